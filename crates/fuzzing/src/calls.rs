@@ -22,6 +22,9 @@ const DEEDS_MAX: usize = 300;
 /// Packets under way in one direction; more are lost.
 const UNDER_WAY_MAX: usize = 200;
 
+/// Writes of a multiple of so many bytes end a record.
+const RECORD_DIVISOR: usize = 8;
+
 /// What a socket has read.
 #[derive(Default)]
 struct Read {
@@ -201,6 +204,9 @@ impl World<'_> {
             false => shard.tcp_append(self.now, socket, chunk),
         };
         if appended.is_ok() {
+            if len.is_multiple_of(RECORD_DIVISOR) {
+                let _ = shard.tcp_end_record(socket);
+            }
             *written += len as u64;
         }
     }

@@ -24,6 +24,7 @@ pub const MSG_OOB: i32 = 0x1;
 pub const MSG_PEEK: i32 = 0x2;
 pub const MSG_TRUNC: i32 = 0x20;
 pub const MSG_DONTWAIT: i32 = 0x40;
+pub const MSG_EOR: i32 = 0x80;
 pub const MSG_WAITALL: i32 = 0x100;
 pub const MSG_ERRQUEUE: i32 = 0x2000;
 pub const MSG_NOSIGNAL: i32 = 0x4000;

@@ -1,8 +1,8 @@
 //! Reading and writing, on sockets of both kinds and pipes.
 
 use crate::abi::{
-    MSG_ERRQUEUE, MSG_FASTOPEN, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, MSG_ZEROCOPY,
-    POLLRDHUP,
+    MSG_EOR, MSG_ERRQUEUE, MSG_FASTOPEN, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
+    MSG_ZEROCOPY, POLLRDHUP,
 };
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
@@ -267,7 +267,7 @@ impl Host {
             self.set_cork(fd)?;
         }
         while task.written < bytes.len() {
-            match self.append(fd, id, &bytes[task.written..], flags & MSG_OOB != 0) {
+            match self.append(fd, id, &bytes[task.written..], flags) {
                 Ok(0) => {
                     self.files.stream(fd)?.lacks_space = true;
                     return self.wait_to_send(task, fd, flags);
@@ -295,9 +295,10 @@ impl Host {
 
     /// RFC 7413: asks for a cookie, or shows the one there is, and says how much was queued. A call that
     /// may wait queues the rest as well, and so it goes with the ACK of the SYN-ACK.
-    fn send_with_syn(&mut self, fd: Fd, bytes: &[u8], may_wait: bool) -> Result<usize, Errno> {
+    fn send_with_syn(&mut self, fd: Fd, bytes: &[u8], flags: i32) -> Result<usize, Errno> {
         let now = self.now;
         let stream = self.files.stream(fd)?;
+        let may_wait = !stream.waits_not(flags);
         let (id, options) = (stream.connection(), stream.options.clone());
         let Some(id) = id else { return Ok(0) };
         let without_cookie = self.opens_without_cookie(&options);
@@ -306,7 +307,9 @@ impl Host {
         match count {
             // Nothing to write is an open and no more.
             0 => Ok(0),
-            _ => Ok(self.append(fd, id, &bytes[..count], false)?),
+            // What is urgent goes with no SYN, for which the call asks; where a part is queued, no record ends with it.
+            _ if count < bytes.len() => Ok(self.append(fd, id, &bytes[..count], 0)?),
+            _ => Ok(self.append(fd, id, bytes, flags & MSG_EOR)?),
         }
     }
 
@@ -317,7 +320,7 @@ impl Host {
         fd: Fd,
         id: SocketId,
         bytes: &[u8],
-        is_urgent: bool,
+        flags: i32,
     ) -> Result<usize, SocketError> {
         let now = self.now;
         let status = self.shard().tcp_status(id)?;
@@ -343,9 +346,12 @@ impl Host {
         let count = room.min(bytes.len());
         stream.written += count as u64;
         let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(&bytes[..count])));
-        match is_urgent {
+        match flags & MSG_OOB != 0 {
             true => self.shard().tcp_append_urgent(now, id, chunk)?,
             false => self.shard().tcp_append(now, id, chunk)?,
+        }
+        if flags & MSG_EOR != 0 && count == bytes.len() {
+            self.shard().tcp_end_record(id)?;
         }
         Ok(count)
     }
@@ -390,9 +396,8 @@ impl Host {
         (task.begun, task.opened) = (true, true);
         let stream = self.files.stream(fd)?;
         stream.more_follows = flags & MSG_MORE != 0;
-        let may_wait = !stream.waits_not(flags);
         self.set_cork(fd)?;
-        task.written = self.send_with_syn(fd, bytes, may_wait)?;
+        task.written = self.send_with_syn(fd, bytes, flags)?;
         self.wait_to_open(task, fd, flags)
     }
 

@@ -12,6 +12,10 @@ use batch::Chunk;
 use stack::{SocketError, TcpOption};
 use time::{Duration, Instant};
 
+/// Where a write ends at a multiple of this in the stream, a record ends. With Nagle's algorithm the checker could not
+/// tell one that ends before others, and does not wait, from a segment that should have.
+const RECORD_DIVISOR: u64 = 7;
+
 /// How an application parts from its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -488,6 +492,9 @@ impl Endpoint {
             self.sent += count as u64;
             if is_urgent {
                 self.marks.on_sent(self.sent);
+            }
+            if host.plan.tcp.nodelay && self.sent.is_multiple_of(RECORD_DIVISOR) {
+                let _ = host.shard(self.socket.home).tcp_end_record(self.socket.id);
             }
         }
         Some(appended)

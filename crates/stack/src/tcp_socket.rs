@@ -367,6 +367,16 @@ impl Shard {
         Ok(())
     }
 
+    /// What was appended last ends a record, as MSG_EOR has it: no segment, nor what leaves as one super-frame, has bytes
+    /// from before and behind its end.
+    ///
+    /// # Errors
+    /// [`SocketError::InvalidSocket`]
+    pub fn tcp_end_record(&mut self, id: SocketId) -> Result<(), SocketError> {
+        self.tcp_socket(id)?.connection.end_record();
+        Ok(())
+    }
+
     /// Copies received bytes out; zero only at the end of the stream or for an empty `out`.
     ///
     /// # Errors

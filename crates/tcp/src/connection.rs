@@ -502,6 +502,12 @@ impl Connection {
         Ok(())
     }
 
+    /// What was appended last ends a record: no segment has bytes from before and behind its end, nor does a run.
+    /// The peer is not told where that is. Nothing happens where all of it is acknowledged.
+    pub fn end_record(&mut self) {
+        self.send_queue.end_record();
+    }
+
     /// The application has something to send after a time in which it had nothing, or the peer's window opens to it.
     pub(crate) fn on_data_after_silence(&mut self, now: Instant) {
         if self.send.flight() > 0 || self.window_use.is_decayed {

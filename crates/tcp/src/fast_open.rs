@@ -125,7 +125,7 @@ impl Connection {
         if self.urgent.is_sending() {
             return 0;
         }
-        self.send_queue.len_from(self.send.iss + 1).min(self.room_with_syn(part))
+        self.send_queue.len_of_segment(self.send.iss + 1, self.room_with_syn(part))
     }
 
     /// How many bytes may go with the SYN that [`Connection::offer_fast_open`] prepared; 0 where none

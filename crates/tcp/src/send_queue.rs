@@ -12,6 +12,8 @@
 //!
 //! What always holds: chunks are not empty and touch each other; the first begins at or before
 //! the base and the last ends at the end.
+//!
+//! A chunk may be the last of a record: nothing is merged into it, and a segment ends where it ends.
 
 use crate::room::{make_room, release};
 use batch::{Block, Chunk};
@@ -33,8 +35,19 @@ pub(crate) struct Cursor {
 
 #[derive(Debug)]
 struct Stored {
-    start: u64,
+    /// Its position, and in the lowest bit whether a record ends with it: every connection keeps room for some of these.
+    place: u64,
     chunk: Chunk,
+}
+
+impl Stored {
+    fn start(&self) -> u64 {
+        self.place >> 1
+    }
+
+    fn ends_record(&self) -> bool {
+        self.place & 1 != 0
+    }
 }
 
 /// The send queue.
@@ -44,6 +57,8 @@ pub(crate) struct SendQueue {
     /// Position and sequence number of the first unacknowledged byte.
     base: u64,
     base_sequence: SeqNumber,
+    /// How many of the chunks end a record: none, but for few applications, which is asked first.
+    record_ends: u32,
     end: u64,
     capacity_bytes: usize,
 }
@@ -51,7 +66,14 @@ pub(crate) struct SendQueue {
 impl SendQueue {
     /// An empty queue whose first byte will have this sequence number.
     pub(crate) fn new(first: SeqNumber, capacity_bytes: usize) -> Self {
-        Self { chunks: VecDeque::new(), base: 0, base_sequence: first, end: 0, capacity_bytes }
+        Self {
+            chunks: VecDeque::new(),
+            base: 0,
+            base_sequence: first,
+            record_ends: 0,
+            end: 0,
+            capacity_bytes,
+        }
     }
 
     /// Bytes queued and not acknowledged.
@@ -90,7 +112,7 @@ impl SendQueue {
     /// Queues a chunk; the caller has asked for [`SendQueue::room`].
     pub(crate) fn append(&mut self, mut chunk: Chunk) {
         if chunk.len() <= MERGE_LEN_BYTES_MAX
-            && let Some(tail) = self.chunks.back_mut()
+            && let Some(tail) = self.chunks.back_mut().filter(|tail| !tail.ends_record())
         {
             let merged = tail.chunk.append_in_place(chunk.bytes());
             self.end += merged as u64;
@@ -100,7 +122,15 @@ impl SendQueue {
             let start = self.end;
             self.end += chunk.len() as u64;
             make_room(&mut self.chunks);
-            self.chunks.push_back(Stored { start, chunk });
+            self.chunks.push_back(Stored { place: start << 1, chunk });
+        }
+    }
+
+    /// What is queued last ends a record.
+    pub(crate) fn end_record(&mut self) {
+        if let Some(tail) = self.chunks.back_mut() {
+            self.record_ends += u32::from(!tail.ends_record());
+            tail.place |= 1;
         }
     }
 
@@ -111,9 +141,10 @@ impl SendQueue {
         self.base += count as u64;
         self.base_sequence += count as u32;
         while let Some(front) = self.chunks.front() {
-            if front.start + front.chunk.len() as u64 > self.base {
+            if front.start() + front.chunk.len() as u64 > self.base {
                 break;
             }
+            self.record_ends -= u32::from(front.ends_record());
             self.chunks.pop_front();
         }
         release(&mut self.chunks);
@@ -123,6 +154,7 @@ impl SendQueue {
     /// Lets go of everything, sent or not.
     pub(crate) fn clear(&mut self) {
         self.chunks = VecDeque::new();
+        self.record_ends = 0;
         self.end = self.base;
     }
 
@@ -131,8 +163,9 @@ impl SendQueue {
         let ahead = u64::try_from(sequence.distance(self.base_sequence)).unwrap_or(0);
         let position = self.base + ahead;
         let index =
-            self.chunks.partition_point(|stored| stored.start <= position).saturating_sub(1);
-        let offset = self.chunks.get(index).map_or(0, |stored| (position - stored.start) as usize);
+            self.chunks.partition_point(|stored| stored.start() <= position).saturating_sub(1);
+        let offset =
+            self.chunks.get(index).map_or(0, |stored| (position - stored.start()) as usize);
         Cursor { index, offset }
     }
 
@@ -169,6 +202,46 @@ impl SendQueue {
 }
 
 impl SendQueue {
+    /// How many of the bytes from `sequence` on one segment may have, which has room for `len_max`: what is queued, up
+    /// to the end of the record.
+    #[inline]
+    pub(crate) fn len_of_segment(&self, sequence: SeqNumber, len_max: u32) -> u32 {
+        let len = self.len_from(sequence).min(len_max);
+        if self.record_ends == 0 { len } else { self.len_in_record(sequence, len) }
+    }
+
+    #[cold]
+    fn len_in_record(&self, sequence: SeqNumber, len: u32) -> u32 {
+        let cursor = self.cursor(sequence);
+        let mut behind = 0;
+        for stored in self.chunks.range(cursor.index.min(self.chunks.len())..) {
+            behind += stored.chunk.len();
+            let reached = behind.saturating_sub(cursor.offset);
+            if stored.ends_record() || reached >= len as usize {
+                return len.min(reached as u32);
+            }
+        }
+        len
+    }
+
+    /// Whether records end somewhere in the queue.
+    pub(crate) fn has_records(&self) -> bool {
+        self.record_ends > 0
+    }
+
+    /// Whether nothing is to be put behind the byte before `end`: it is the last there is, or the last of its record.
+    #[inline]
+    pub(crate) fn ends_at(&self, end: SeqNumber) -> bool {
+        end == self.end_sequence() || (self.record_ends > 0 && self.ends_record_at(end))
+    }
+
+    #[cold]
+    fn ends_record_at(&self, end: SeqNumber) -> bool {
+        let cursor = self.cursor(end - 1);
+        let stored = self.chunks.get(cursor.index);
+        stored.is_some_and(|it| it.ends_record() && it.chunk.len() == cursor.offset + 1)
+    }
+
     /// The chunk at the cursor as a part of its block: where what comes next begins, and how many
     /// pieces of `len` bytes follow each other there.
     #[inline]

@@ -123,8 +123,10 @@ impl Builder {
             return false;
         }
         self.cursor = Some(cursor);
-        if segment.len < self.run_len {
-            // A shorter segment is the last of its run.
+        if segment.len < self.run_len
+            || connection.send_queue.ends_at(segment.sequence + segment.len)
+        {
+            // A shorter segment is the last of its run, and one that ends a record.
             self.run_len = 0;
         }
         true
@@ -172,7 +174,7 @@ impl Builder {
         if segment.fin {
             flags |= TcpFlags::FIN;
         }
-        if segment.len > 0 && segment.sequence + segment.len == queue.end_sequence() {
+        if segment.len > 0 && queue.ends_at(segment.sequence + segment.len) {
             flags |= TcpFlags::PSH;
         }
         if !push_segment(out, self.attributes, &self.stamp, segment, flags, urgent) {

@@ -43,6 +43,8 @@ pub(super) struct Planner {
     pub(super) whole: Option<Whole>,
     /// Full segments of new data that are planned.
     pub(super) full_segments: u32,
+    /// A segment of new data that is planned is not full: it ends a record.
+    has_small: bool,
     /// An ACK goes out with what is planned already.
     carries_ack: bool,
     /// ACKs of earlier numbers still to be planned.
@@ -116,6 +118,7 @@ impl Connection {
             full,
             whole: self.whole_super_frame(full),
             full_segments: 0,
+            has_small: false,
             carries_ack: false,
             due,
             // A duplicate is reported by an ACK of its own: a burst of data would repeat it.
@@ -181,6 +184,7 @@ impl Connection {
                         planner.nxt = segment.end();
                         planner.walk.pipe += segment.len;
                         planner.full_segments += u32::from(segment.len == planner.full);
+                        planner.has_small |= segment.len < planner.full;
                         let left = planner.released_bytes.saturating_sub(segment.len.into());
                         planner.released_bytes = left;
                         Some(segment)
@@ -261,7 +265,7 @@ impl Connection {
         if !self.state.sends_data() {
             return None;
         }
-        let again = self.recovery.next(&mut planner.walk, planner.full)?;
+        let again = self.recovery.next(&mut planner.walk, planner.full, |it| self.in_record(it))?;
         Some(self.plan_again(Kind::Again, again))
     }
 
@@ -269,6 +273,13 @@ impl Connection {
     fn plan_again(&self, kind: Kind, again: Again) -> Planned {
         let len = again.len.min(self.send_queue.len_from(again.sequence));
         Planned::one(kind, again.sequence, len, len < again.len)
+    }
+
+    /// What of a range is in the record in which it begins.
+    fn in_record(&self, again: Again) -> Again {
+        let queued = again.len.min(self.send_queue.len_from(again.sequence));
+        let len = self.send_queue.len_of_segment(again.sequence, queued);
+        if len < queued { Again { len, ..again } } else { again }
     }
 
     /// TLP_send_probe (RFC 8985, 7.3): a segment of new data, whatever the congestion window says,
@@ -279,16 +290,24 @@ impl Connection {
             return None;
         }
         let unsent = self.send_queue.len_from(planner.nxt);
-        let len = unsent.min(planner.full);
+        let len = self.send_queue.len_of_segment(planner.nxt, planner.full);
         if len > 0 && self.send.usable(planner.nxt) >= len {
             let (sequence, fin) = (planner.nxt, self.owing.fin && len == unsent);
             let segment = Planned::one(Kind::LossProbe, sequence, len, fin);
             planner.nxt = segment.end();
+            planner.has_small |= len < planner.full;
             planner.walk.pipe += len;
             return Some(segment);
         }
-        let again = self.recovery.last_segment(planner.full)?;
-        Some(self.plan_again(Kind::LossProbe, again))
+        let mut again = self.recovery.last_segment(planner.full)?;
+        // Of several records the last was sent last.
+        loop {
+            let first = self.in_record(again);
+            if first == again {
+                return Some(self.plan_again(Kind::LossProbe, again));
+            }
+            again = Again { sequence: first.sequence + first.len, len: again.len - first.len };
+        }
     }
 
     /// A longer segment than the others (RFC 4821, 7.4): of new data, with enough of it behind for
@@ -304,7 +323,7 @@ impl Connection {
         }
         let len = (planner.full + u32::from(mss)).checked_sub(self.negotiated.mss_path().into())?;
         let needed = len + PROBE_FOLLOWERS * planner.full;
-        let queued = self.send_queue.len_from(planner.nxt);
+        let queued = self.send_queue.len_of_segment(planner.nxt, needed);
         let most = planner.walk.limit.min(self.send.window).min(queued);
         if len <= planner.full || most < needed || planner.released_bytes == 0 {
             return None;
@@ -339,19 +358,17 @@ impl Connection {
         if unsent == 0 {
             return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };
         }
-        let wanted = unsent.min(planner.full);
+        let wanted = self.send_queue.len_of_segment(planner.nxt, planner.full);
+        // What ends a record before others will not become longer.
+        let is_tail = wanted < planner.full && wanted == unsent;
         let in_flight = planner.nxt != self.send.una;
         let Some(len) = self.fit_window(planner.nxt, wanted) else { return NewData::WindowClosed };
         if len < wanted {
             // It goes as it is.
-        } else if len < planner.full
-            && self.cork.holds_back(in_flight)
-            && !fin
-            && !self.urgent.is_sending()
-        {
+        } else if is_tail && self.cork.holds_back(in_flight) && !fin && !self.urgent.is_sending() {
             // The application will add to it. What is urgent waits for nothing.
             return NewData::Nothing;
-        } else if len < planner.full && in_flight && !fin && self.nagle_holds_back() {
+        } else if is_tail && in_flight && !fin && self.nagle_holds_back(planner) {
             return NewData::Nothing;
         }
         if !fin && self.is_crumb(planner, unsent) {
@@ -389,16 +406,19 @@ impl Connection {
             && segment.len == planner.full
             && !segment.fin
             && !self.urgent.is_sending()
+            && !self.send_queue.ends_at(segment.end())
     }
 
     /// How many full segments of new data may follow the one planned last: as many as
-    /// [`Connection::next_new`] would send one by one, but for the last of the queue, which may push
+    /// [`Connection::next_new`] would send one by one, but for the last of the queue or of a record, which may push
     /// or end the stream.
     pub(super) fn more_new(&self, planner: &Planner) -> u32 {
         let full = planner.full;
         let unsent = self.send_queue.len_from(planner.nxt);
         let cwnd = planner.walk.limit.saturating_sub(planner.walk.pipe);
-        let bytes = unsent.saturating_sub(1).min(self.send.usable(planner.nxt)).min(cwnd);
+        let bytes = self.send.usable(planner.nxt).min(cwnd);
+        let bytes = self.send_queue.len_of_segment(planner.nxt, bytes.saturating_add(1));
+        let bytes = bytes.saturating_sub(1);
         let released = planner.released_bytes.div_ceil(full.into());
         let count = (bytes / full).min(u32::try_from(released).unwrap_or(u32::MAX));
         self.whole_count(planner, count, unsent - count * full)
@@ -406,10 +426,9 @@ impl Connection {
 
     /// RFC 9293, 3.7.4: Nagle. The last, short segment waits for all before it; or, by Minshall's
     /// modification (A.3), for the short one before it. Urgent data waits for nothing.
-    fn nagle_holds_back(&self) -> bool {
-        !self.nodelay
-            && !self.urgent.is_sending()
-            && (!self.lets_tails_go() || self.send.has_small_outstanding())
+    fn nagle_holds_back(&self, planner: &Planner) -> bool {
+        let has_small = planner.has_small || self.send.has_small_outstanding();
+        !self.nodelay && !self.urgent.is_sending() && (!self.lets_tails_go() || has_small)
     }
 
     /// Whether the short end of a large write goes with the rest. Not where the device takes super-frames
@@ -420,10 +439,9 @@ impl Connection {
 
     /// Whether data waits that only the peer's window holds back.
     pub(crate) fn is_window_closed(&self) -> bool {
-        let unsent = self.send_queue.len_from(self.send.nxt);
-        let wanted = unsent.min(self.payload_room());
+        let wanted = self.send_queue.len_of_segment(self.send.nxt, self.payload_room());
         let sends = self.state.sends_data() || self.answers_early();
-        sends && unsent > 0 && self.fit_window(self.send.nxt, wanted).is_none()
+        sends && wanted > 0 && self.fit_window(self.send.nxt, wanted).is_none()
     }
 
     /// Whether new data waits for nothing but the congestion window, so that F-RTO may send it in the place of

@@ -53,7 +53,8 @@ impl Connection {
     /// The measure for segments of `full` payload bytes; `None` where nothing waits for more.
     #[inline]
     pub(super) fn whole_super_frame(&self, full: u32) -> Option<Whole> {
-        if self.nodelay || !self.waits_for_more() {
+        // What ends a record waits for nothing.
+        if self.nodelay || !self.waits_for_more() || self.send_queue.has_records() {
             return None;
         }
         let options = u32::from(self.negotiated.mss_send()).saturating_sub(full);

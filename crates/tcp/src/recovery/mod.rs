@@ -233,13 +233,20 @@ impl Recovery {
         }
     }
 
-    /// The next range to send again, at most `len_max` bytes; moves the walk on.
+    /// The next range to send again, at most `len_max` bytes, of which one segment may have what `part` leaves; moves
+    /// the walk on.
     #[inline]
-    pub(crate) fn next(&self, walk: &mut Walk, len_max: u32) -> Option<Again> {
+    pub(crate) fn next(
+        &self,
+        walk: &mut Walk,
+        len_max: u32,
+        part: impl FnOnce(Again) -> Again,
+    ) -> Option<Again> {
         if walk.hold || self.lost_bytes() == 0 {
             return None;
         }
         let (sequence, len) = self.flight.as_ref()?.sent.next_lost(walk.position, len_max)?;
+        let Again { sequence, len } = part(Again { sequence, len });
         let room = walk.limit.saturating_sub(walk.pipe);
         if room < len && !walk.force {
             return None;

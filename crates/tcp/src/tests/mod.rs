@@ -20,6 +20,7 @@ mod merged;
 mod options;
 mod path_changes;
 mod pauses;
+mod records;
 mod recovery;
 mod reset;
 mod round_trips;

@@ -1,6 +1,8 @@
 //! Segments that are decided on together are those that would be decided on one by one.
 
-use super::harness::{ACK, Harness, MSS, PSH, SYN, Sent, chunk, parameters, plain_config, stream};
+use super::harness::{
+    ACK, Harness, ISS, MSS, PSH, SYN, Sent, chunk, parameters, plain_config, stream,
+};
 use crate::{Config, Connection, Pacing, PathProbing};
 use batch::{Limits, Multidata};
 use proptest::prelude::*;
@@ -11,6 +13,8 @@ use wire::{TcpOptions, TcpTimestamps};
 enum Step {
     Write(usize),
     WriteUrgent(usize),
+    /// What is written ends a record.
+    WriteRecord(usize),
     /// The peer acknowledges so much of what is in flight, in thousandths, and announces a window.
     Acknowledge(u32, u16),
     End,
@@ -21,13 +25,19 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1..40_000_usize).prop_map(Step::Write),
         2 => (1..8_usize).prop_map(|segments| Step::Write(segments * MSS)),
         1 => (1..3_000_usize).prop_map(Step::WriteUrgent),
+        2 => (1..9_000_usize).prop_map(Step::WriteRecord),
+        1 => (1..8_usize).prop_map(|segments| Step::WriteRecord(segments * MSS)),
         6 => (0..=1_000_u32, 1_u16..).prop_map(|(part, window)| Step::Acknowledge(part, window)),
         1 => Just(Step::End),
     ]
 }
 
 /// Sends all there is to send, in batches of these sizes, of each of which the device takes a part.
-fn send(harness: &mut Harness, batches: &mut impl Iterator<Item = (usize, usize)>) -> Vec<Sent> {
+fn send(
+    harness: &mut Harness,
+    batches: &mut impl Iterator<Item = (usize, usize)>,
+    records: &[u32],
+) -> Vec<Sent> {
     let mut sent = Vec::new();
     loop {
         let (packets, taken) = batches.next().expect("an endless supply");
@@ -42,6 +52,7 @@ fn send(harness: &mut Harness, batches: &mut impl Iterator<Item = (usize, usize)
         harness.connection.on_transmitted(harness.now, taken);
         let batch = super::harness::parse_all(&out);
         assert_runs(&batch);
+        assert_records(&batch, records);
         sent.extend(batch.into_iter().take(taken));
     }
 }
@@ -58,6 +69,19 @@ fn assert_runs(batch: &[Sent]) {
         assert_eq!(one.header.flags.without(PSH), one.header.flags, "pushed within a run");
         let behind = batch.get(at + 2).is_some_and(|third| third.run == one.run);
         assert!(!behind || other.payload.len() == one.payload.len(), "short within a run");
+    }
+}
+
+/// No segment and no run goes beyond the end of a record, which is pushed.
+fn assert_records(batch: &[Sent], records: &[u32]) {
+    let end = |one: &Sent| one.sequence() + one.payload.len() as u32;
+    for (at, one) in batch.iter().enumerate().filter(|(_, one)| !one.payload.is_empty()) {
+        assert!(records.iter().all(|record| !(one.sequence() + 1..end(one)).contains(record)));
+        if records.contains(&end(one)) {
+            assert!(one.header.flags.contains(PSH));
+            let is_in_run = |other: &Sent| one.run != 0 && one.run == other.run;
+            assert!(!batch.get(at + 1).is_some_and(is_in_run), "a record ends within a run");
+        }
     }
 }
 
@@ -84,25 +108,29 @@ proptest! {
         let mut one_by_one = Harness::established_with(config, options);
         let mut batches = batches.into_iter().cycle();
         let mut singles = std::iter::repeat((1, 1));
-        let (mut written, mut is_ended) = (0, false);
+        let (mut written, mut is_ended, mut records) = (0, false, Vec::new());
         for step in steps {
             for harness in [&mut together, &mut one_by_one] {
                 match step {
-                    Step::Write(len) | Step::WriteUrgent(len) if !is_ended => {
+                    Step::Write(len) | Step::WriteUrgent(len) | Step::WriteRecord(len) if !is_ended => {
                         let len = len.min(harness.connection.send_room());
                         if len > 0 {
                             let bytes = chunk(&stream(written..written + len));
                             match step {
-                                Step::Write(_) => harness.connection.append(harness.now, bytes),
-                                _ => harness.connection.append_urgent(harness.now, bytes),
+                                Step::WriteUrgent(_) => harness.connection.append_urgent(harness.now, bytes),
+                                _ => harness.connection.append(harness.now, bytes),
                             }
                             .expect("room");
+                            if let Step::WriteRecord(_) = step {
+                                harness.connection.end_record();
+                                records.push(harness.connection.send_queue.end_sequence().offset_from(ISS));
+                            }
                         }
                     }
                     Step::Acknowledge(part, window) => {
                         let (una, nxt) = (harness.connection.send.una, harness.connection.send.nxt);
                         let part = u64::from(nxt.offset_from(una)) * u64::from(part) / 1_000;
-                        let ack = una.offset_from(super::harness::ISS) + part as u32;
+                        let ack = una.offset_from(ISS) + part as u32;
                         harness.window = window;
                         harness.receive(ACK, 1, ack, b"");
                     }
@@ -110,11 +138,12 @@ proptest! {
                     _ => {}
                 }
             }
-            if let Step::Write(len) | Step::WriteUrgent(len) = step {
+            if let Step::Write(len) | Step::WriteUrgent(len) | Step::WriteRecord(len) = step {
                 written += len;
             }
             is_ended |= matches!(step, Step::End);
-            let (some, others) = (send(&mut together, &mut batches), send(&mut one_by_one, &mut singles));
+            let some = send(&mut together, &mut batches, &records);
+            let others = send(&mut one_by_one, &mut singles, &records);
             prop_assert_eq!(some.len(), others.len());
             for (one, other) in some.iter().zip(&others) {
                 prop_assert_eq!(&one.header, &other.header);
