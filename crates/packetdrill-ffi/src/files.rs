@@ -4,7 +4,7 @@ use crate::calls::{address, address_bytes, enter, give_address};
 use crate::session::Session;
 use crate::{control, memory};
 use libc::{epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd, sockaddr, socklen_t, ssize_t};
-use posix::{Address, Call, ControlMessage, EpollEvent, Errno, Output, PollEntry, Stamp};
+use posix::{Address, Call, ControlMessage, EpollEvent, Errno, Output, PollEntry};
 use std::ffi::{c_int, c_uint, c_void};
 
 /// The most that one call moves.
@@ -19,22 +19,7 @@ struct Received {
     bytes: Vec<u8>,
     from: Option<Address>,
     flags: i32,
-    control: Control,
-}
-
-/// What goes into a control message.
-enum Control {
-    Nothing,
-    /// TCP_INQ.
-    Unread(i32),
-    /// SO_TIMESTAMP, SO_TIMESTAMPNS.
-    Stamped(Stamp),
-    /// From the error queue: the first and the last write whose bytes were copied.
-    ZeroCopied {
-        first: u32,
-        last: u32,
-        is_ipv4: bool,
-    },
+    control: Vec<ControlMessage>,
 }
 
 fn receive(session: &Session, fd: c_int, len: usize, flags: c_int) -> Result<Received, Errno> {
@@ -53,22 +38,11 @@ fn read_call(session: &Session, fd: c_int, len: usize) -> Result<Received, Errno
 fn receive_as(session: &Session, call: Call) -> Result<Received, Errno> {
     let reply = session.call(call)?;
     let value = reply.value;
-    Ok(match reply.output {
-        Output::Received { bytes, from, flags, unread, stamp } => {
-            let control = unread.map(Control::Unread).or(stamp.map(Control::Stamped));
-            let control = control.unwrap_or(Control::Nothing);
-            Received { value, bytes, from, flags, control }
-        }
-        Output::ZeroCopied { first, last, is_ipv4 } => {
-            let control = Control::ZeroCopied { first, last, is_ipv4 };
-            let flags = posix::abi::MSG_ERRQUEUE;
-            Received { value, bytes: Vec::new(), from: None, flags, control }
-        }
-        _ => {
-            let (bytes, control) = (Vec::new(), Control::Nothing);
-            Received { value, bytes, from: None, flags: 0, control }
-        }
-    })
+    let (bytes, from, flags, control) = match reply.output {
+        Output::Received { bytes, from, flags, control } => (bytes, from, flags, control),
+        _ => (Vec::new(), None, 0, Vec::new()),
+    };
+    Ok(Received { value, bytes, from, flags, control })
 }
 
 /// Sends what was read of the caller's memory. Where that could not be read, a connection that takes nothing says
@@ -108,71 +82,6 @@ fn receive_nowhere(session: &Session, fd: c_int, flags: c_int) -> Result<i64, Er
         0 => Ok(0),
         _ => Err(Errno::EFAULT),
     }
-}
-
-impl Control {
-    /// Level, type and data.
-    fn parts(&self) -> Option<(i32, i32, Vec<u8>)> {
-        use posix::abi::{
-            IP_RECVERR, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_RECVERR, SO_TIMESTAMP,
-            SOL_SOCKET, TCP_INQ,
-        };
-        match self {
-            Self::Nothing => None,
-            Self::Unread(unread) => Some((IPPROTO_TCP, TCP_INQ, unread.to_ne_bytes().to_vec())),
-            Self::Stamped(Stamp { at, option }) => {
-                // struct timeval, struct timespec: the same kind of message as the option.
-                let nanos = at.as_nanos();
-                let unit = if *option == SO_TIMESTAMP { 1_000 } else { 1 };
-                let parts = [nanos / 1_000_000_000, nanos % 1_000_000_000 / unit];
-                let data = parts.iter().flat_map(|part| part.to_ne_bytes()).collect();
-                Some((SOL_SOCKET, *option, data))
-            }
-            Self::ZeroCopied { first, last, is_ipv4 } => {
-                // struct sock_extended_err: no error, SO_EE_ORIGIN_ZEROCOPY, SO_EE_CODE_ZEROCOPY_COPIED.
-                let mut data = vec![0, 0, 0, 0, 5, 0, 1, 0];
-                data.extend(first.to_ne_bytes());
-                data.extend(last.to_ne_bytes());
-                let (level, kind) = match is_ipv4 {
-                    true => (IPPROTO_IP, IP_RECVERR),
-                    false => (IPPROTO_IPV6, IPV6_RECVERR),
-                };
-                // Whose error it is: nobody's.
-                let address_len = if *is_ipv4 { 16 } else { 28 };
-                data.resize(data.len() + address_len, 0);
-                Some((level, kind, data))
-            }
-        }
-    }
-}
-
-/// Writes the control message, where there is room for it; the length that was written, and a flag where there is
-/// none.
-unsafe fn give_control(header: &msghdr, control: &Control) -> Result<(usize, i32), Errno> {
-    let Some((level, kind, data)) = control.parts() else { return Ok((0, 0)) };
-    // SAFETY: arithmetic.
-    let (len, space) = unsafe {
-        let of_data = data.len() as u32;
-        (libc::CMSG_LEN(of_data) as usize, libc::CMSG_SPACE(of_data) as usize)
-    };
-    // SAFETY: arithmetic.
-    let head = unsafe { libc::CMSG_LEN(0) as usize };
-    if header.msg_control.is_null() || header.msg_controllen < head {
-        return Ok((0, libc::MSG_CTRUNC));
-    }
-    // As the kernel: of a message that does not fit there is what does.
-    let (told, cut) = match header.msg_controllen < len {
-        true => (header.msg_controllen, libc::MSG_CTRUNC),
-        false => (len, 0),
-    };
-    let mut bytes = told.to_ne_bytes().to_vec();
-    bytes.extend(level.to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(data);
-    bytes.truncate(told);
-    // SAFETY: see the module `calls`.
-    unsafe { memory::write(header.msg_control, &bytes)? };
-    Ok((space.min(header.msg_controllen), cut))
 }
 
 /// Reads a vector of buffers. `too_many` is the error where there are more than the system takes.
@@ -313,7 +222,7 @@ pub(crate) unsafe extern "C" fn recvmsg(
             header.msg_namelen = bytes.len() as socklen_t;
         }
         // SAFETY: see the module `calls`.
-        let (control_len, cut) = unsafe { give_control(&header, &received.control)? };
+        let (control_len, cut) = unsafe { control::give(&header, &received.control)? };
         header.msg_controllen = control_len as _;
         header.msg_flags = received.flags | cut;
         // SAFETY: see the module `calls`.

@@ -128,6 +128,8 @@ pub const IP_RETOPTS: i32 = 7;
 pub const IP_PKTINFO: i32 = 8;
 pub const IP_MTU_DISCOVER: i32 = 10;
 pub const IP_RECVERR: i32 = 11;
+pub const IP_RECVTTL: i32 = 12;
+pub const IP_RECVTOS: i32 = 13;
 pub const IP_MTU: i32 = 14;
 pub const IP_FREEBIND: i32 = 15;
 pub const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
@@ -137,11 +139,22 @@ pub const IPV6_MTU_DISCOVER: i32 = 23;
 pub const IPV6_MTU: i32 = 24;
 pub const IPV6_RECVERR: i32 = 25;
 pub const IPV6_V6ONLY: i32 = 26;
+pub const IPV6_RECVPKTINFO: i32 = 49;
 pub const IPV6_PKTINFO: i32 = 50;
+pub const IPV6_RECVHOPLIMIT: i32 = 51;
 pub const IPV6_HOPLIMIT: i32 = 52;
 pub const IPV6_DONTFRAG: i32 = 62;
+pub const IPV6_RECVTCLASS: i32 = 66;
 pub const IPV6_TCLASS: i32 = 67;
 pub const IPV6_FREEBIND: i32 = 78;
+
+/// Where what stands in the error queue comes from.
+pub const SO_EE_ORIGIN_LOCAL: u8 = 1;
+pub const SO_EE_ORIGIN_ICMP: u8 = 2;
+pub const SO_EE_ORIGIN_ICMP6: u8 = 3;
+pub const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
+/// The bytes were copied.
+pub const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
 pub const POLLIN: i16 = 0x1;
 pub const POLLPRI: i16 = 0x2;

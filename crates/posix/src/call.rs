@@ -1,7 +1,6 @@
 //! System calls and what they return, as data.
 
 use crate::{Address, ControlMessage};
-use time::Instant;
 
 /// A file descriptor.
 pub type Fd = i32;
@@ -141,14 +140,13 @@ pub struct Reply {
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Output {
     Nothing,
-    /// Bytes read, where they came from, flags as in `msg_flags`, and, where the program asked to be told, what is left
-    /// to be read (TCP_INQ) and when a datagram came (SO_TIMESTAMP, SO_TIMESTAMPNS).
+    /// Bytes read, where they came from, flags as in `msg_flags`, and control messages, where the program asked to be told
+    /// more or read the error queue.
     Received {
         bytes: Vec<u8>,
         from: Option<Address>,
         flags: i32,
-        unread: Option<i32>,
-        stamp: Option<Stamp>,
+        control: Vec<ControlMessage>,
     },
     Address(Address),
     /// The value of an option.
@@ -158,22 +156,6 @@ pub enum Output {
     Polled(Vec<PollEntry>),
     Epoll(Vec<EpollEvent>),
     Pipe([Fd; 2]),
-    /// From the error queue: the numbers of the first and the last write with MSG_ZEROCOPY whose bytes, copied,
-    /// are acknowledged.
-    ZeroCopied {
-        first: u32,
-        last: u32,
-        is_ipv4: bool,
-    },
-}
-
-/// When a datagram came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// The time of the host.
-    pub at: Instant,
-    /// The option that asked for it, and so the kind of the message that tells it.
-    pub option: i32,
 }
 
 impl Reply {
@@ -181,5 +163,15 @@ impl Reply {
     #[must_use]
     pub fn value(value: i64) -> Self {
         Self { value, output: Output::Nothing }
+    }
+
+    /// Bytes that were read, and nothing besides.
+    #[must_use]
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        let value = bytes.len() as i64;
+        Self {
+            value,
+            output: Output::Received { bytes, from: None, flags: 0, control: Vec::new() },
+        }
     }
 }

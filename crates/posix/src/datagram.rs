@@ -4,11 +4,13 @@ use crate::abi::{
     MSG_DONTWAIT, MSG_ERRQUEUE, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, SHUT_RD, SHUT_WR,
 };
 use crate::addresses::Domain;
-use crate::call::{Fd, Output, Reply, Stamp};
+use crate::call::{Fd, Output, Reply};
 use crate::control::Asked;
 use crate::epoll::News;
 use crate::host::{Attempt, Host, Task};
-use crate::options::{Options, mtu_discovery};
+use crate::options::Options;
+use crate::path_mtu::mtu_discovery;
+use crate::told::Arrived;
 use crate::{Address, ControlMessage, Errno};
 use batch::{Block, Chunk};
 use bytes::Bytes;
@@ -16,7 +18,6 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ip::Cidr;
 use stack::{BindOptions, Envelope, SocketError, SocketId};
 use std::collections::VecDeque;
-use time::Instant;
 
 /// The longest payload over either family (RFC 768: 65,535 bytes with the header).
 const PAYLOAD_BYTES_MAX: usize = 65_527;
@@ -46,7 +47,7 @@ pub(crate) struct Datagram {
 struct Held {
     bytes: Vec<u8>,
     from: SocketAddr,
-    at: Instant,
+    arrived: Arrived,
 }
 
 impl Datagram {
@@ -167,13 +168,31 @@ impl Host {
                     (datagram.waits_not(flags), datagram.options.send_timeout);
                 Err(self.wait(task, waits_not, timeout))
             }
-            // As Linux: a source that a control message names and this host does not have.
-            Err(SocketError::AddressNotAvailable) if asked.source.is_some() => {
-                let is_ipv4 = remote.is_ipv4();
-                Err(if is_ipv4 { Errno::ENETUNREACH } else { Errno::EINVAL }.into())
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.refusal(fd, error, &asked, remote.is_ipv4())?.into()),
         }
+    }
+
+    /// The error of a datagram that the stack did not take.
+    fn refusal(
+        &mut self,
+        fd: Fd,
+        error: SocketError,
+        asked: &Asked,
+        is_ipv4: bool,
+    ) -> Result<Errno, Errno> {
+        Ok(match error {
+            // As Linux: a source that a control message names and this host does not have.
+            SocketError::AddressNotAvailable if asked.source.is_some() && is_ipv4 => {
+                Errno::ENETUNREACH
+            }
+            SocketError::AddressNotAvailable if asked.source.is_some() => Errno::EINVAL,
+            SocketError::MessageTooLong if self.has_report(fd)? => {
+                // It is told of there, too.
+                self.wake(fd, News::ERROR);
+                Errno::EMSGSIZE
+            }
+            error => error.into(),
+        })
     }
 
     pub(crate) fn receive_datagram(
@@ -184,7 +203,7 @@ impl Host {
         flags: i32,
     ) -> Attempt {
         if flags & MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN.into());
+            return self.read_report(fd, len);
         }
         self.hold_next(fd)?;
         let datagram = self.files.datagram(fd)?;
@@ -195,17 +214,10 @@ impl Host {
             true => datagram.held.front().cloned(),
             false => datagram.held.pop_front(),
         };
-        let Some(Held { mut bytes, from, at }) = next else {
+        let Some(Held { mut bytes, from, arrived }) = next else {
             if datagram.read_shut && !datagram.waits_not(flags) {
                 // As Linux: the end is told to those only that would wait for more.
-                let output = Output::Received {
-                    bytes: Vec::new(),
-                    from: None,
-                    flags: 0,
-                    unread: None,
-                    stamp: None,
-                };
-                return Ok(Reply { value: 0, output });
+                return Ok(Reply::bytes(Vec::new()));
             }
             let (waits_not, timeout) =
                 (datagram.waits_not(flags), datagram.options.receive_timeout);
@@ -216,11 +228,9 @@ impl Host {
         bytes.truncate(len);
         let value = if flags & MSG_TRUNC != 0 { whole } else { bytes.len() };
         let from = Some(Address::seen_from(datagram.domain, from));
-        let stamp = datagram.options.timestamps.map(|option| Stamp { at, option });
-        Ok(Reply {
-            value: value as i64,
-            output: Output::Received { bytes, from, flags: told, unread: None, stamp },
-        })
+        let control = self.told_of(fd, &arrived)?;
+        let output = Output::Received { bytes, from, flags: told, control };
+        Ok(Reply { value: value as i64, output })
     }
 
     /// socket(7), SO_BROADCAST: who has not asked for it sends to no broadcast address.
@@ -264,7 +274,8 @@ impl Host {
         let Some(id) = self.files.datagram(fd)?.id else { return Ok(false) };
         let Err(error) = self.shard().udp_check(id) else { return Ok(false) };
         let datagram = self.files.datagram(fd)?;
-        let is_ipv4 = datagram.peer.is_some_and(|peer| peer.is_ipv4());
+        // Without a peer a socket hears of errors where it asked for reports.
+        let is_ipv4 = datagram.peer.map_or(datagram.domain == Domain::Inet, |peer| peer.is_ipv4());
         datagram.error = Some(Errno::told(error, is_ipv4));
         Ok(true)
     }
@@ -279,8 +290,13 @@ impl Host {
         }
         if let Ok(datagram) = self.shard().udp_receive_datagram(id) {
             let (bytes, from) = (datagram.payload.bytes().to_vec(), datagram.source);
-            let at = datagram.received_at.unwrap_or(self.now);
-            self.files.datagram(fd)?.held.push_back(Held { bytes, from, at });
+            let arrived = Arrived {
+                destination: datagram.destination,
+                traffic_class: datagram.traffic_class,
+                hop_limit: datagram.hop_limit,
+                at: datagram.received_at.unwrap_or(self.now),
+            };
+            self.files.datagram(fd)?.held.push_back(Held { bytes, from, arrived });
         }
         Ok(())
     }
@@ -311,6 +327,7 @@ impl Host {
         self.shard().udp_set_dont_route(id, options.dont_route)?;
         self.files.datagram(fd)?.id = Some(id);
         self.bound_datagrams(fd)?;
+        self.set_reports(fd, false)?;
         Ok(id)
     }
 }

@@ -13,7 +13,8 @@
 //!   the kernel's own calls can share them.
 //! * `host.rs`: the shard, time and packets; `addresses.rs`: addresses as programs write them.
 //! * `descriptors.rs`: files; `stream.rs`, `datagram.rs`, `pipe.rs`, `epoll.rs`: their kinds.
-//! * `transfer.rs`: reading and writing; `zero_copy.rs`: being told of what was written; `options.rs`: socket options, `fast_open.rs`: those of fast open, `buffers.rs`: sizes of buffers; `readiness.rs`: poll.
+//! * `transfer.rs`: reading and writing; `zero_copy.rs`: being told of what was written; `told.rs`: what is told with what is read; `error_queue.rs`: errors of
+//!   datagrams; `options.rs`: socket options, `fast_open.rs`: those of fast open, `buffers.rs`: sizes of buffers, `path_mtu.rs`: MTUs of paths; `readiness.rs`: poll.
 
 pub mod abi;
 mod addresses;
@@ -26,20 +27,23 @@ mod datagram;
 mod descriptors;
 mod epoll;
 mod errno;
+mod error_queue;
 mod fast_open;
 mod host;
 mod kept_options;
 mod marks;
 mod options;
+mod path_mtu;
 mod pipe;
 mod readiness;
 mod stream;
 mod tcp_info;
+mod told;
 mod transfer;
 mod zero_copy;
 
 pub use addresses::Address;
-pub use call::{Call, EpollEvent, Fd, Output, PollEntry, Reply, Stamp};
+pub use call::{Call, EpollEvent, Fd, Output, PollEntry, Reply};
 pub use control::ControlMessage;
 pub use errno::Errno;
 pub use host::{Host, HostConfig, Task};

@@ -14,7 +14,9 @@ use crate::descriptors::File;
 use crate::fast_open::{FastOpen, is_of_fast_open};
 use crate::host::{Attempt, Host};
 use crate::kept_options::KeptOptions;
+use crate::path_mtu::IP_PMTUDISC_WANT;
 use crate::stream::Phase;
+use crate::told::Asked;
 use core::net::SocketAddr;
 use core::num::NonZeroU64;
 use stack::{Ipv4Options, PacketMarks, TcpOption};
@@ -88,6 +90,8 @@ pub(crate) struct Options {
     pub(crate) marks_ipv4: PacketMarks,
     pub(crate) dont_route: bool,
     pub(crate) ipv6_only: bool,
+    /// What recvmsg(2) is to tell besides (`told.rs`).
+    pub(crate) asked: Asked,
 }
 
 impl Default for Options {
@@ -133,6 +137,7 @@ impl Default for Options {
             marks_ipv4: PacketMarks::default(),
             dont_route: false,
             ipv6_only: false,
+            asked: Asked::new(),
         }
     }
 }
@@ -275,6 +280,7 @@ impl Host {
             _ if self.keeps(fd, level, name) => {
                 self.options(fd)?.kept.set(level, name, integer_of(level, value)?)?;
             }
+            _ if self.may_ask(fd, level, name) => self.set_asked(fd, level, name, value)?,
             (SOL_SOCKET, _) => self.set_socket_option(fd, name, integer(value)?)?,
             (IPPROTO_TCP, _) if self.is_stream(fd) => self.set_tcp_option(fd, name, value)?,
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
@@ -444,27 +450,6 @@ impl Host {
         Ok(())
     }
 
-    fn set_mtu_discovery(&mut self, fd: Fd, value: i32) -> Result<(), Errno> {
-        let mode = mtu_discovery(value)?;
-        self.options(fd)?.mtu_discovery = value;
-        if let Some(id) = self.files.datagram(fd)?.id {
-            self.shard().udp_set_mtu_discovery(id, mode)?;
-        }
-        Ok(())
-    }
-
-    /// TCP always finds the path's MTU and sends segments that fit, which is what both WANT and DO ask for; it
-    /// has nothing else.
-    fn set_stream_mtu_discovery(&mut self, fd: Fd, value: i32) -> Result<(), Errno> {
-        match mtu_discovery(value)? {
-            stack::MtuDiscovery::Want | stack::MtuDiscovery::Do => {
-                self.options(fd)?.mtu_discovery = value;
-                Ok(())
-            }
-            stack::MtuDiscovery::Dont | stack::MtuDiscovery::Probe => Err(Errno::ENOPROTOOPT),
-        }
-    }
-
     /// Those of IPv6 are of sockets of AF_INET6 alone, those of IPv4 of both.
     fn check_family(&mut self, fd: Fd, level: i32, otherwise: Errno) -> Result<(), Errno> {
         let domain = match self.files.get(fd)? {
@@ -559,6 +544,9 @@ impl Host {
             _ if self.keeps(fd, level, name) => {
                 self.options(fd)?.kept.value(level, name).to_ne_bytes().to_vec()
             }
+            _ if self.may_ask(fd, level, name) => {
+                i32::from(self.options(fd)?.asked.contains(&(level, name))).to_ne_bytes().to_vec()
+            }
             (SOL_SOCKET, _) => self.socket_option(fd, name)?,
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER) => {
                 self.options(fd)?.mtu_discovery.to_ne_bytes().to_vec()
@@ -608,20 +596,6 @@ impl Host {
         }
         value.truncate(len);
         Ok(Reply { value: 0, output: Output::Value(value) })
-    }
-
-    /// What is believed of the path to the peer of a connected socket (ip(7), IP_MTU).
-    fn path_mtu(&mut self, fd: Fd) -> Result<i32, Errno> {
-        let peer = match self.files.get(fd)? {
-            File::Datagram(datagram) => datagram.peer,
-            File::Stream(stream) => match stream.connection() {
-                Some(id) => Some(self.shard().tcp_status(id)?.remote),
-                None => None,
-            },
-            _ => None,
-        };
-        let peer = peer.ok_or(Errno::ENOTCONN)?;
-        Ok(i32::try_from(self.shard().path_mtu(peer.ip())?).unwrap_or(i32::MAX))
     }
 
     fn error_value(&mut self, fd: Fd) -> Result<i32, Errno> {
@@ -732,19 +706,6 @@ impl Host {
         }
         Ok(self.options(fd)?.mss_max.unwrap_or(tcp::MSS_DEFAULT_IPV4).into())
     }
-}
-
-/// IP_PMTUDISC_WANT
-const IP_PMTUDISC_WANT: i32 = 1;
-
-pub(crate) fn mtu_discovery(value: i32) -> Result<stack::MtuDiscovery, Errno> {
-    Ok(match value {
-        0 => stack::MtuDiscovery::Dont,
-        1 => stack::MtuDiscovery::Want,
-        2 => stack::MtuDiscovery::Do,
-        3 => stack::MtuDiscovery::Probe,
-        _ => return Err(Errno::EINVAL),
-    })
 }
 
 /// Of IPv4 a byte will do, or, as on Linux for most options, nothing at all for zero; those of IPv6 have four.

@@ -69,12 +69,7 @@ impl Pipe {
                 false => Stop::Wait(None),
             });
         }
-        let bytes = self.take(len);
-        let value = bytes.len() as i64;
-        Ok(Reply {
-            value,
-            output: Output::Received { bytes, from: None, flags: 0, unread: None, stamp: None },
-        })
+        Ok(Reply::bytes(self.take(len)))
     }
 
     fn take(&self, len: usize) -> Vec<u8> {

@@ -31,8 +31,9 @@ impl Host {
             File::Stream(_) => self.stream_readiness(fd),
             File::Datagram(_) => {
                 let readable = if self.has_datagram(fd)? { READABLE } else { 0 };
+                let reported = self.has_report(fd)?;
                 let datagram = self.files.datagram(fd)?;
-                let error = if datagram.error.is_some() { POLLERR } else { 0 };
+                let error = if datagram.error.is_some() || reported { POLLERR } else { 0 };
                 let ended = if datagram.read_shut { READABLE | POLLRDHUP } else { 0 };
                 let hung = datagram.read_shut && datagram.write_shut;
                 Ok(readable

@@ -8,6 +8,7 @@ mod addresses;
 mod datagrams;
 mod descriptors;
 mod epolls;
+mod error_queue;
 mod errors;
 mod opening;
 mod options;
@@ -156,7 +157,7 @@ fn a_read_tells_what_is_left_where_it_was_asked_to() {
     let mut pair = Pair::new();
     let (_, server, client) = pair.connected();
     let told = |reply: Reply| match reply.output {
-        Output::Received { unread, .. } => unread,
+        Output::Received { control, .. } => control.first().map(|it| (it.kind, it.data[0])),
         other => panic!("{other:?}"),
     };
     let read = |len| Call::Receive { fd: server, len, flags: 0 };
@@ -170,12 +171,12 @@ fn a_read_tells_what_is_left_where_it_was_asked_to() {
     assert_eq!(told(pair.call(1, read(1))), None, "nobody asked");
     assert_eq!(pair.refused(1, set(2)), Errno::EINVAL);
     pair.call(1, set(1));
-    assert_eq!(told(pair.call(1, read(4))), Some(5));
-    assert_eq!(told(pair.call(1, read(5))), Some(0));
+    assert_eq!(told(pair.call(1, read(4))), Some((TCP_INQ, 5)));
+    assert_eq!(told(pair.call(1, read(5))), Some((TCP_INQ, 0)));
     pair.call(0, send(client, b"end"));
     pair.call(0, Call::Close { fd: client });
-    assert_eq!(told(pair.call(1, read(2))), Some(1));
-    assert_eq!(told(pair.call(1, read(1))), Some(1), "the end is left");
+    assert_eq!(told(pair.call(1, read(2))), Some((TCP_INQ, 1)));
+    assert_eq!(told(pair.call(1, read(1))), Some((TCP_INQ, 1)), "the end is left");
 }
 
 #[test]
@@ -337,10 +338,14 @@ fn writes_without_a_copy_are_told_of_in_order_and_as_a_range() {
     pair.carry();
     assert_eq!(poll(&mut pair), 1, "POLLERR");
     let reply = told(&mut pair).expect("it does not block").expect("a notice");
-    assert_eq!(
-        reply,
-        Reply { value: 0, output: Output::ZeroCopied { first: 0, last: 1, is_ipv4: true } }
-    );
+    // struct sock_extended_err: no error, SO_EE_ORIGIN_ZEROCOPY, SO_EE_CODE_ZEROCOPY_COPIED, the first and the last; and
+    // no address.
+    let mut data = vec![0, 0, 0, 0, 5, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+    data.resize(32, 0);
+    let control = vec![ControlMessage { level: IPPROTO_IP, kind: IP_RECVERR, data }];
+    let (bytes, flags) = (Vec::new(), MSG_ERRQUEUE);
+    let output = Output::Received { bytes, from: None, flags, control };
+    assert_eq!(reply, Reply { value: 0, output });
     assert_eq!((told(&mut pair), poll(&mut pair)), (Some(Err(Errno::EAGAIN)), 0));
     // What is under way is not told of.
     let mut task = pair.hosts[0].begin(zero_copy(MSG_ZEROCOPY));

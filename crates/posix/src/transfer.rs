@@ -9,7 +9,7 @@ use crate::descriptors::File;
 use crate::epoll::News;
 use crate::host::{Attempt, Host, Stop, Task};
 use crate::stream::{Phase, is_open};
-use crate::{Address, ControlMessage, Errno, control};
+use crate::{Address, ControlMessage, Errno, control, told};
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use stack::{SocketError, SocketId};
@@ -35,18 +35,14 @@ impl Host {
         match self.files.get(fd)? {
             File::PipeWrite(_) => Err(Errno::EBADF.into()),
             File::Epoll(_) => Err(Errno::EINVAL.into()),
-            File::Stream(_) | File::Datagram(_) | File::PipeRead(_) => {
-                let bytes = Vec::new();
-                let output =
-                    Output::Received { bytes, from: None, flags: 0, unread: None, stamp: None };
-                Ok(Reply { value: 0, output })
-            }
+            File::Stream(_) | File::Datagram(_) | File::PipeRead(_) => Ok(Reply::bytes(Vec::new())),
         }
     }
 
     pub(crate) fn receive(&mut self, task: &mut Task, fd: Fd, len: usize, flags: i32) -> Attempt {
         let len = len.min(TRANSFER_BYTES_MAX);
         match self.files.get(fd)? {
+            File::Stream(_) if flags & MSG_ERRQUEUE != 0 => self.read_notice(fd),
             File::Stream(_) => {
                 let reply = self.receive_stream(task, fd, len, flags)?;
                 self.with_unread(fd, reply)
@@ -67,20 +63,17 @@ impl Host {
     /// Adds what TCP_INQ asks for: the bytes left to be read, or 1 for the end of the stream.
     fn with_unread(&mut self, fd: Fd, mut reply: Reply) -> Attempt {
         if self.files.stream(fd)?.options.tells_unread
-            && let Output::Received { unread, .. } = &mut reply.output
+            && let Output::Received { control, .. } = &mut reply.output
         {
             let left = self.readable_bytes(fd)?;
             let is_over = self.readiness(fd)? & POLLRDHUP != 0;
             let count = if left == 0 { usize::from(is_over) } else { left };
-            *unread = Some(i32::try_from(count).unwrap_or(i32::MAX));
+            control.push(told::unread(i32::try_from(count).unwrap_or(i32::MAX)));
         }
         Ok(reply)
     }
 
     fn receive_stream(&mut self, task: &mut Task, fd: Fd, len: usize, flags: i32) -> Attempt {
-        if flags & MSG_ERRQUEUE != 0 {
-            return self.read_notice(fd);
-        }
         let stream = self.files.stream(fd)?;
         if flags & MSG_OOB != 0 {
             let listens = matches!(stream.phase, Phase::Listening(_));
@@ -476,8 +469,5 @@ fn received(task: &mut Task, flags: i32) -> Reply {
     let value = bytes.len() as i64;
     // RFC 9293 has no messages; with MSG_TRUNC Linux throws away what it counts.
     let bytes = if flags & MSG_TRUNC != 0 { Vec::new() } else { bytes };
-    Reply {
-        value,
-        output: Output::Received { bytes, from: None, flags: 0, unread: None, stamp: None },
-    }
+    Reply { value, ..Reply::bytes(bytes) }
 }

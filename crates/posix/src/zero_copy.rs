@@ -5,9 +5,10 @@
 //! Linux's all the same: with the ACK of the last byte. Notices that nobody has read yet are one, of a range.
 
 use crate::Errno;
-use crate::addresses::Domain;
+use crate::abi::{MSG_ERRQUEUE, SO_EE_CODE_ZEROCOPY_COPIED, SO_EE_ORIGIN_ZEROCOPY};
 use crate::call::{Fd, Output, Reply};
 use crate::epoll::News;
+use crate::error_queue::ExtendedError;
 use crate::host::{Attempt, Host};
 use std::collections::VecDeque;
 use tcp::State;
@@ -76,7 +77,18 @@ impl Host {
     pub(crate) fn read_notice(&mut self, fd: Fd) -> Attempt {
         let stream = self.files.stream(fd)?;
         let (first, last) = stream.zero_copy.notice.take().ok_or(Errno::EAGAIN)?;
-        let is_ipv4 = stream.domain == Domain::Inet;
-        Ok(Reply { value: 0, output: Output::ZeroCopied { first, last, is_ipv4 } })
+        // No error, and so nobody's.
+        let notice = ExtendedError {
+            errno: 0,
+            origin: SO_EE_ORIGIN_ZEROCOPY,
+            kind: 0,
+            code: SO_EE_CODE_ZEROCOPY_COPIED,
+            info: first,
+            data: last,
+            offender: None,
+        };
+        let control = vec![notice.message(stream.domain)];
+        let (bytes, flags) = (Vec::new(), MSG_ERRQUEUE);
+        Ok(Reply { value: 0, output: Output::Received { bytes, from: None, flags, control } })
     }
 }

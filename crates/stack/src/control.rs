@@ -9,6 +9,7 @@ use crate::ingress::{Incoming, Origin};
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::outbox::{Message, NextHop, Outgoing};
+use crate::reports::ErrorReport;
 use crate::shard::Shard;
 use crate::sockets::Flow;
 use batch::Chunk;
@@ -69,7 +70,7 @@ impl Shard {
                 );
                 Ok(())
             }
-            IcmpIncoming::Error(error) => self.on_icmp_error(now, incoming.origin.interface, error),
+            IcmpIncoming::Error(error) => self.on_icmp_error(now, incoming, error),
             // RFC 6980, 5: neighbour discovery never comes with a fragment header.
             IcmpIncoming::Ndp if incoming.info.fragmented => Err(DropReason::MalformedNeighbour),
             IcmpIncoming::Ndp => self.on_ndp(now, incoming),
@@ -87,7 +88,7 @@ impl Shard {
     fn on_icmp_error(
         &mut self,
         now: Instant,
-        by: InterfaceId,
+        incoming: &Incoming<'_>,
         error: &IcmpError,
     ) -> Result<(), DropReason> {
         let quoted = &error.quoted;
@@ -103,8 +104,9 @@ impl Shard {
                     kind => connection_error(reported(kind, quoted.remote.is_ipv4())),
                 };
                 // Where an error about a host on a link comes by, that host is.
-                let remote = scoped(quoted.remote, by);
-                let is_known = self.on_udp_error(quoted.local, remote, reported);
+                let remote = scoped(quoted.remote, incoming.origin.interface);
+                let report = || ErrorReport::of_icmp(now, incoming, reported, remote);
+                let is_known = self.on_udp_error(quoted.local, remote, reported, report);
                 if let IcmpErrorKind::PacketTooBig { mtu_bytes } = error.kind
                     && is_known
                 {

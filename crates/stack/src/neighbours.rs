@@ -9,6 +9,7 @@ use crate::error::SocketError;
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
+use crate::reports::ErrorReport;
 use crate::shard::Shard;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
@@ -79,7 +80,8 @@ impl Shard {
         }
         let local = SocketAddr::new(source, source_port);
         let remote = scoped(SocketAddr::new(destination, destination_port), id);
-        self.on_udp_error(local, remote, SocketError::HostUnreachable);
+        let report = || ErrorReport::of_silence(packet, remote);
+        self.on_udp_error(local, remote, SocketError::HostUnreachable, report);
     }
 
     /// Queues an ARP request or a neighbour solicitation, or has the first shard of the host ask.

@@ -13,6 +13,7 @@ use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::paths::mtu_to;
 use crate::ports::{BindOptions, Protocol};
 use crate::pressure::Queued;
+use crate::reports::{ErrorReport, Reports};
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId, Sockets};
 use batch::{Chunk, Chunks};
@@ -69,14 +70,16 @@ pub(crate) struct UdpSocket {
     pub(crate) prefix: Option<Cidr>,
     pub(crate) received: udp::Socket,
     pub(crate) multicast: MulticastOptions,
-    mtu_discovery: MtuDiscovery,
+    pub(crate) mtu_discovery: MtuDiscovery,
     /// Options in the header of every datagram over IPv4.
     ip_options: Option<Arc<Ipv4Options>>,
     pub(crate) marks: PacketMarks,
     /// Only neighbours are in reach.
     dont_route: bool,
     /// An ICMP error about what was sent, for the next call on a connected socket to report.
-    error: Option<SocketError>,
+    pub(crate) error: Option<SocketError>,
+    /// What is told of errors besides, where that is asked for (`reports.rs`).
+    pub(crate) reports: Option<Box<Reports>>,
     pub(crate) pending: Readiness,
 }
 
@@ -124,6 +127,7 @@ impl UdpSocket {
             received,
             multicast: MulticastOptions::default(),
             error: None,
+            reports: None,
             pending: Readiness::NONE,
         }
     }
@@ -335,7 +339,12 @@ impl Shard {
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, class);
         template.set_options(ip_options);
         let len = UdpRepr::LEN + payload.len();
-        self.fit_datagram(&mut template, interface_id, len, discovery)?;
+        if let Err(error) = self.fit_datagram(&mut template, interface_id, len, discovery) {
+            let mtu_bytes = self.datagram_mtu(&template, interface_id, discovery);
+            let report = || ErrorReport::of_length(mtu_bytes, remote);
+            self.udp_socket(id)?.on_report(report, remote);
+            return Err(error);
+        }
         let looped = (to_group && multicast.is_looped).then(|| payload.clone());
         let packet = Outgoing {
             network: Network::Ip(template),
@@ -385,6 +394,23 @@ impl Shard {
         }
     }
 
+    /// The longest packet that takes a datagram by interface `id`.
+    fn datagram_mtu(
+        &self,
+        template: &HeaderTemplate,
+        id: InterfaceId,
+        discovery: MtuDiscovery,
+    ) -> usize {
+        let remote = template.destination();
+        match discovery {
+            MtuDiscovery::Want | MtuDiscovery::Do if !remote.is_multicast() => {
+                let interface = &self.interfaces[id];
+                mtu_to(interface, &self.routes, &self.path_mtus, remote, Trust::Unverified)
+            }
+            _ => self.interfaces[id].mtu_bytes(remote.is_ipv4()),
+        }
+    }
+
     /// Whether `len` bytes behind the network header may leave by interface `id`, and whether routers
     /// may fragment them, which the header says.
     ///
@@ -399,13 +425,7 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let remote = template.destination();
         let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
-        let mtu_bytes = match discovery {
-            MtuDiscovery::Want | MtuDiscovery::Do if !remote.is_multicast() => {
-                let interface = &self.interfaces[id];
-                mtu_to(interface, &self.routes, &self.path_mtus, remote, Trust::Unverified)
-            }
-            _ => self.interfaces[id].mtu_bytes(remote.is_ipv4()),
-        };
+        let mtu_bytes = self.datagram_mtu(template, id, discovery);
         let fits = template.header_len() + len <= mtu_bytes;
         if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
             return Err(SocketError::MessageTooLong);
@@ -706,27 +726,6 @@ impl Shard {
         let payload = self.compact(&payload)?;
         let datagram = received(now, incoming, (local, source), payload);
         self.deliver_to_all(&sockets, &datagram)
-    }
-
-    /// An ICMP error about a datagram from `local` to `remote`.
-    pub(crate) fn on_udp_error(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-        error: SocketError,
-    ) -> bool {
-        let found = self.sockets.ports.find(Protocol::Udp, local, remote);
-        let found = found.or_else(|| self.datagram_forwarder_at(local.ip()));
-        let Some(index) = found else { return false };
-        let Some(socket) = self.sockets.udp(index) else { return false };
-        // RFC 1122, 4.1.3.3: errors are passed up; only a connected socket can tell whose they are.
-        let is_wanted =
-            error != SocketError::MessageTooLong || socket.mtu_discovery != MtuDiscovery::Dont;
-        if socket.peer == Some(remote) && is_wanted {
-            socket.error = Some(error);
-            self.notify(index, Readiness::READABLE | Readiness::WRITABLE);
-        }
-        true
     }
 
     /// Tells the sockets that found the outbox of interface `id` full when there is room again,

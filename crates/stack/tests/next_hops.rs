@@ -10,7 +10,7 @@ use counters::DropReason;
 use device::TransmitMode;
 use harness::{Fate, Net, address};
 use ip::Cidr;
-use stack::{Readiness, SocketError, SocketId};
+use stack::{ErrorReport, Readiness, ReportOrigin, SocketError, SocketId};
 use time::Duration;
 use wire::{ArpOperation, ArpRepr, ArpView, EthernetRepr};
 
@@ -155,6 +155,33 @@ fn who_sends_to_a_neighbour_that_does_not_answer_hears_of_it() {
         while net.step() {}
         let shard = &mut net.hosts[0].shard;
         assert_eq!(shard.udp_check(connected), Err(SocketError::HostUnreachable));
+    }
+}
+
+/// RFC 792 and RFC 4443, 3.1: who asks for reports has one as of the message that a router would send.
+#[test]
+fn who_has_no_peer_may_ask_for_reports_of_neighbours_that_do_not_answer() {
+    for (nobody, kind, code) in [("10.0.0.77:9", 3, 1), ("[fd00::77]:9", 1, 3)] {
+        let mut net = net();
+        let remote = at(nobody);
+        let socket = client(&mut net, None, remote.is_ipv6());
+        let shard = &mut net.hosts[0].shard;
+        shard.udp_set_reports(socket, remote.is_ipv4(), remote.is_ipv6()).expect("open");
+        shard.udp_send(socket, Some(remote), chunk()).expect("room");
+        net.run(4 * SECOND);
+        let shard = &mut net.hosts[0].shard;
+        assert_eq!(shard.udp_check(socket), Err(SocketError::HostUnreachable));
+        let offender = address(0, remote.is_ipv6());
+        let expected = ErrorReport {
+            error: SocketError::HostUnreachable,
+            remote,
+            origin: ReportOrigin::Icmp { offender, kind, code },
+            info: 0,
+            payload: b"a question".to_vec(),
+            received_at: None,
+        };
+        assert_eq!(shard.udp_take_report(socket), Ok(Some(expected)));
+        assert_eq!(shard.udp_take_report(socket), Ok(None));
     }
 }
 

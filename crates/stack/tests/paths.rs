@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
 use device::TransmitMode;
 use harness::{Net, address, data, station};
-use stack::{Envelope, MtuDiscovery, SocketError, SocketId};
+use stack::{Envelope, MtuDiscovery, ReportOrigin, SocketError, SocketId};
 use tcp::PathProbing;
 use time::Duration;
 use wire::{
@@ -269,6 +269,39 @@ fn datagrams_heed_reports_that_tcp_does_not() {
         net.write(0, client, &data(5_000));
         net.run(Duration::from_millis(100));
         assert_eq!(longest(&sent(&mut net, protocol::TCP)), 1_500);
+    }
+}
+
+// RFC 1191, 4; RFC 4443, 3.2: the MTU, who reports it, and what is quoted of the datagram.
+#[test]
+fn what_a_report_says_is_kept_for_who_asks_for_it() {
+    for (ipv6, kind, code) in [(false, 3, 4), (true, 2, 0)] {
+        let mut net = net();
+        let local = SocketAddr::new(address(0, ipv6), 9);
+        let socket = net.hosts[0].shard.udp_bind(local).expect("a free port");
+        let mut report = |asks: bool, discovery| {
+            let shard = &mut net.hosts[0].shard;
+            shard.udp_set_reports(socket, asks && !ipv6, asks && ipv6).expect("open");
+            shard.udp_set_mtu_discovery(socket, discovery).expect("open");
+            send(&mut net, socket, ipv6, 1_400).expect("it fits");
+            let whole = sent(&mut net, protocol::UDP);
+            net.inject(0, [too_big(&whole[0], 1_300)]);
+            let shard = &mut net.hosts[0].shard;
+            (shard.udp_check(socket), shard.udp_take_report(socket).expect("open"))
+        };
+        assert_eq!(report(false, MtuDiscovery::Probe), (Ok(()), None));
+        assert_eq!(report(true, MtuDiscovery::Dont), (Ok(()), None), "it has no use for one");
+        let (error, told) = report(true, MtuDiscovery::Probe);
+        let told = told.expect("a report");
+        assert_eq!(error, Err(SocketError::MessageTooLong));
+        assert_eq!((told.error, told.info), (SocketError::MessageTooLong, 1_300));
+        assert_eq!(told.remote, SocketAddr::new(address(1, ipv6), 4_000));
+        assert!(told.received_at.is_some());
+        let ReportOrigin::Icmp { kind: its, code: its_code, .. } = told.origin else {
+            panic!("of a router")
+        };
+        assert_eq!((its, its_code), (kind, code));
+        assert!(told.payload.len() >= 8 && data(1_400).starts_with(&told.payload));
     }
 }
 

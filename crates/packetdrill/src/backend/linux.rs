@@ -233,32 +233,20 @@ fn transfer(call: &Call) -> Result<Reply, i32> {
     match call {
         Call::ReadNothing { fd } => {
             let bytes = raw_calls::read(*fd, 0)?;
-            let output =
-                Output::Received { bytes, from: None, flags: 0, unread: None, stamp: None };
-            Ok(Reply { value: 0, output })
+            Ok(Reply::bytes(bytes))
         }
         Call::Receive { fd, len, flags } => match raw_calls::receive(*fd, *len, *flags) {
             // Pipes have no messages.
             Err(errno) if errno == Errno::ENOTSOCK.0 => {
                 let bytes = raw_calls::read(*fd, *len)?;
-                let value = bytes.len() as i64;
-                Ok(Reply {
-                    value,
-                    output: Output::Received {
-                        bytes,
-                        from: None,
-                        flags: 0,
-                        unread: None,
-                        stamp: None,
-                    },
-                })
+                Ok(Reply::bytes(bytes))
             }
             Err(errno) => Err(errno),
             Ok((value, bytes, from, flags)) => {
                 let from = address(&from);
                 Ok(Reply {
                     value,
-                    output: Output::Received { bytes, from, flags, unread: None, stamp: None },
+                    output: Output::Received { bytes, from, flags, control: Vec::new() },
                 })
             }
         },

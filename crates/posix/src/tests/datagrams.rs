@@ -75,10 +75,11 @@ fn a_datagram_tells_when_it_came_where_it_is_asked() {
         while pair.hosts[1].step(at + time::Duration::from_millis(3)) < limit {}
         let names = [SO_TIMESTAMP, SO_TIMESTAMPNS];
         let set = names.map(|name| get_int(&mut pair, 1, (fd, SOL_SOCKET, name)));
-        let Output::Received { stamp, .. } = pair.call(1, receive(fd, 0)).output else {
+        let Output::Received { control, .. } = pair.call(1, receive(fd, 0)).output else {
             panic!("bytes")
         };
-        (set, stamp.map(|stamp| (stamp.at == at, stamp.option)))
+        let at = |name| crate::told::stamp(name, at);
+        (set, control.first().map(|told| (*told == at(told.kind), told.kind)))
     };
     assert_eq!(told(None), ([0, 0], None));
     assert_eq!(told(Some((SO_TIMESTAMP, 1))), ([1, 0], Some((true, SO_TIMESTAMP))));
