@@ -26,7 +26,7 @@
 use crate::interface::{Destination, Interface};
 use crate::interfaces::InterfaceId;
 use crate::offered::Fit;
-use crate::outbox::{Network, NextHop, Outgoing};
+use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::SocketId;
 use crate::unscreened::{Built, Unscreened};
@@ -502,10 +502,14 @@ impl Shard {
     }
 }
 
-/// Whether the packet's source is still ours; but a lease is given back from its own address
-/// (RFC 2131, 4.4.6).
+/// Whether the packet's source is still ours, as is who asks by ARP (RFC 826); but a lease is given back from its own
+/// address (RFC 2131, 4.4.6).
 fn may_leave(interface: &Interface, packet: &Outgoing) -> bool {
-    interface.may_send_from(packet.network.addresses().0) || packet.message.is_to_dhcp_server()
+    let source = match &packet.message {
+        Message::Arp(message) => message.sender_protocol.into(),
+        _ => packet.network.addresses().0,
+    };
+    interface.may_send_from(source) || packet.message.is_to_dhcp_server()
 }
 
 /// How far a batch may grow by a connection's turn, which has an allowance where others wait.

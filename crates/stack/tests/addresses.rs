@@ -479,6 +479,28 @@ fn what_waits_to_be_sent_from_a_removed_address_is_not_sent() {
     assert_eq!(drops.count(counters::DropReason::SourceRemoved), 1, "the datagram");
 }
 
+// The same of ARP, which would have the neighbours send to us what is another host's; found by simulation (seed
+// 300061862).
+#[test]
+fn a_question_that_waits_to_be_asked_from_a_removed_address_is_not_asked() {
+    let mut net = net(ClaimPolicy::Announce);
+    add(&mut net, 0, "10.9.0.1/16");
+    net.run(Duration::from_millis(50));
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let shard = &mut net.hosts[0].shard;
+    shard.tcp_connect(now, None, "10.9.0.77:80".parse().expect("an address")).expect("a route");
+    // The device has no room.
+    let mut asks = batch::Multidata::default();
+    assert_eq!(shard.poll_transmit(now, id, device::Room::UNBOUNDED, &mut asks), 1);
+    let full = device::Transmitted { taken: 0, stopped: Some(device::Stop::Full) };
+    shard.on_transmitted(now, id, &full);
+    shard.remove_address(now, id, address("10.9.0.1/16")).expect("ours");
+    net.wire.clear();
+    net.run(Duration::from_secs(10));
+    assert!(arps(&net, 0).iter().all(|it| it.sender_protocol != ipv4("10.9.0.1/16")));
+    assert_eq!(net.hosts[0].shard.counters().drops.count(counters::DropReason::SourceRemoved), 1);
+}
+
 /// Which would be a stack whose first squeue has other addresses than the rest.
 #[test]
 fn an_interface_with_addresses_that_it_cannot_have_is_refused() {
