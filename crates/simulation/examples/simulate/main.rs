@@ -31,7 +31,7 @@ struct CommandLine {
     #[arg(long, default_value_t = 1)]
     count: u64,
     /// Begin no seed after so many seconds of this sitting
-    #[arg(long)]
+    #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
     /// Seeds that run at the same time; as many as there are cores by default
     #[arg(long)]
@@ -54,6 +54,11 @@ struct CommandLine {
     /// Print what the first seed means before it runs
     #[arg(long)]
     describe: bool,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| Duration::try_from_secs_f64(*seconds).is_ok());
+    seconds.ok_or_else(|| "give a number of seconds, 0 or more".to_owned())
 }
 
 fn main() -> ExitCode {
