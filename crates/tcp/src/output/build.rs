@@ -198,6 +198,7 @@ impl Builder {
         let payload = gather(queue, cursor, segment.len);
         if (payload.len() as u32) < segment.len {
             (segment.len, segment.fin, flags) = (payload.len() as u32, false, always);
+            segment.is_cut = true;
         }
         segment.len > 0
             && push_segment(out, self.attributes, &self.stamp, segment, flags, urgent)

@@ -126,7 +126,7 @@ impl Connection {
         if segment.len > 0 {
             self.acks.on_answer(now);
         }
-        if segment.len > 0 && segment.len < self.plan.full {
+        if segment.len > 0 && segment.len < self.plan.full && !segment.is_cut {
             self.send.on_small_sent(end);
         }
         self.counters.bytes_sent += u64::from(segment.bytes());

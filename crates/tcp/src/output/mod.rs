@@ -58,12 +58,14 @@ struct Planned {
     /// How many follow each other; more than one of new data only, without FIN.
     count: u32,
     fin: bool,
+    /// It lay in too many pieces, and is no shorter for want of data.
+    is_cut: bool,
 }
 
 impl Planned {
     /// A single segment.
     fn one(kind: Kind, sequence: SeqNumber, len: u32, fin: bool) -> Self {
-        Self { kind, sequence, len, count: 1, fin }
+        Self { kind, sequence, len, count: 1, fin, is_cut: false }
     }
 
     /// Payload bytes of all.
@@ -171,10 +173,10 @@ impl Connection {
             }
             if segment.len < asked {
                 match segment.kind {
-                    Kind::New | Kind::MtuProbe => planner.nxt = segment.end(),
+                    Kind::New | Kind::MtuProbe => planner.on_cut(&segment, asked),
                     // A probe of what was sent before moves nothing.
                     Kind::LossProbe if !segment.sequence.is_before(self.send.nxt) => {
-                        planner.nxt = segment.end();
+                        planner.on_cut(&segment, asked);
                     }
                     Kind::Again => {
                         planner.walk.on_shortened(segment.end(), asked - segment.len);

@@ -43,8 +43,8 @@ pub(super) struct Planner {
     pub(super) whole: Option<Whole>,
     /// Full segments of new data that are planned.
     pub(super) full_segments: u32,
-    /// A segment of new data that is planned is not full: it ends a record.
-    has_small: bool,
+    /// Segments of new data that are planned and are not full: they end records.
+    small_segments: u32,
     /// An ACK goes out with what is planned already.
     carries_ack: bool,
     /// ACKs of earlier numbers still to be planned.
@@ -74,6 +74,18 @@ impl Planner {
     /// Whether the window holds data back, or would hold back what is written next.
     pub(super) fn is_cwnd_limited(&self) -> bool {
         self.cwnd_limited || self.walk.limit.saturating_sub(self.walk.pipe) < self.full
+    }
+
+    /// `segment`, of new data, was planned last with `asked` bytes, and lies in too many pieces for that: what is
+    /// missing is next.
+    #[cold]
+    pub(super) fn on_cut(&mut self, segment: &Planned, asked: u32) {
+        self.nxt = segment.end();
+        self.walk.pipe = self.walk.pipe.saturating_sub(asked - segment.len);
+        if segment.kind == Kind::New {
+            self.full_segments -= u32::from(asked == self.full);
+        }
+        self.small_segments -= u32::from(asked < self.full);
     }
 
     /// Behind the first of `segment`, which was planned, all others of it go as well.
@@ -118,7 +130,7 @@ impl Connection {
             full,
             whole: self.whole_super_frame(full),
             full_segments: 0,
-            has_small: false,
+            small_segments: 0,
             carries_ack: false,
             due,
             // A duplicate is reported by an ACK of its own: a burst of data would repeat it.
@@ -184,7 +196,7 @@ impl Connection {
                         planner.nxt = segment.end();
                         planner.walk.pipe += segment.len;
                         planner.full_segments += u32::from(segment.len == planner.full);
-                        planner.has_small |= segment.len < planner.full;
+                        planner.small_segments += u32::from(segment.len < planner.full);
                         let left = planner.released_bytes.saturating_sub(segment.len.into());
                         planner.released_bytes = left;
                         Some(segment)
@@ -295,7 +307,7 @@ impl Connection {
             let (sequence, fin) = (planner.nxt, self.owing.fin && len == unsent);
             let segment = Planned::one(Kind::LossProbe, sequence, len, fin);
             planner.nxt = segment.end();
-            planner.has_small |= len < planner.full;
+            planner.small_segments += u32::from(len < planner.full);
             planner.walk.pipe += len;
             return Some(segment);
         }
@@ -427,7 +439,7 @@ impl Connection {
     /// RFC 9293, 3.7.4: Nagle. The last, short segment waits for all before it; or, by Minshall's
     /// modification (A.3), for the short one before it. Urgent data waits for nothing.
     fn nagle_holds_back(&self, planner: &Planner) -> bool {
-        let has_small = planner.has_small || self.send.has_small_outstanding();
+        let has_small = planner.small_segments > 0 || self.send.has_small_outstanding();
         !self.nodelay && !self.urgent.is_sending() && (!self.lets_tails_go() || has_small)
     }
 

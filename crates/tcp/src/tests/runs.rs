@@ -9,12 +9,17 @@ use proptest::prelude::*;
 use time::{Duration, Instant};
 use wire::{TcpOptions, TcpTimestamps};
 
+/// Bytes of a small write.
+const PIECE_BYTES: usize = 50;
+
 #[derive(Clone, Debug)]
 enum Step {
     Write(usize),
     WriteUrgent(usize),
     /// What is written ends a record.
     WriteRecord(usize),
+    /// So many writes of a few bytes: what lies in more pieces than a segment may have is sent in shorter ones.
+    WritePieces(usize),
     /// The peer acknowledges so much of what is in flight, in thousandths, and announces a window.
     Acknowledge(u32, u16),
     End,
@@ -27,6 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..3_000_usize).prop_map(Step::WriteUrgent),
         2 => (1..9_000_usize).prop_map(Step::WriteRecord),
         1 => (1..8_usize).prop_map(|segments| Step::WriteRecord(segments * MSS)),
+        2 => (1..80_usize).prop_map(Step::WritePieces),
         6 => (0..=1_000_u32, 1_u16..).prop_map(|(part, window)| Step::Acknowledge(part, window)),
         1 => Just(Step::End),
     ]
@@ -127,6 +133,13 @@ proptest! {
                             }
                         }
                     }
+                    Step::WritePieces(count) if !is_ended => {
+                        let count = count.min(harness.connection.send_room() / PIECE_BYTES);
+                        for at in 0..count {
+                            let from = written + at * PIECE_BYTES;
+                            harness.write(&stream(from..from + PIECE_BYTES));
+                        }
+                    }
                     Step::Acknowledge(part, window) => {
                         let (una, nxt) = (harness.connection.send.una, harness.connection.send.nxt);
                         let part = u64::from(nxt.offset_from(una)) * u64::from(part) / 1_000;
@@ -140,6 +153,9 @@ proptest! {
             }
             if let Step::Write(len) | Step::WriteUrgent(len) | Step::WriteRecord(len) = step {
                 written += len;
+            }
+            if let Step::WritePieces(count) = step {
+                written += count * PIECE_BYTES;
             }
             is_ended |= matches!(step, Step::End);
             let some = send(&mut together, &mut batches, &records);
