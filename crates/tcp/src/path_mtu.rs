@@ -314,7 +314,9 @@ impl Connection {
         let mss = u32::from(self.negotiated.mss_path());
         // A peer may ask for less than the least that is sent.
         let options = mss.saturating_sub(self.negotiated.payload_max());
-        let is_long = self.recovery.first_len() + options > u32::from(self.path_mtu.default);
+        // What ends a record left by itself, whatever left together with it.
+        let len = self.send_queue.len_of_segment(self.send.una, self.recovery.first_len());
+        let is_long = len + options > u32::from(self.path_mtu.default);
         if is_long && self.path_mtu.on_black_hole(now) {
             self.counters.black_holes += 1;
             self.apply_path_mss();

@@ -168,3 +168,20 @@ fn the_end_of_a_record_waits_for_no_whole_super_frame() {
     write_record(&mut harness, &stream(5_300..5_400));
     assert_eq!(harness.take_ranges(), [(5_001, 300)]);
 }
+
+// RFC 4821, 7.7: it is long segments that a black hole keeps, and short records are none however many left together.
+#[test]
+fn short_records_that_are_lost_are_no_black_hole() {
+    let config = Config { nodelay: true, ..sack_config() };
+    let mut harness = path(config);
+    for at in 0..8 {
+        write_record(&mut harness, &stream(300 * at..300 * (at + 1)));
+    }
+    assert_eq!(harness.take().len(), 8);
+    for _ in 0..8 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    assert!(harness.connection.counters().retransmission_timeouts > 3);
+    assert_eq!(harness.connection.counters().black_holes, 0);
+}
