@@ -12,7 +12,9 @@ use crate::congestion::{Acked, Congestion as _};
 use crate::connection::Connection;
 use crate::info::count;
 use crate::recovery::sack::Report;
-use crate::recovery::{Delivered, Losses, ProbeVerdict, RecoveryState, RoundTrips, Witness};
+use crate::recovery::{
+    Delivered, Losses, ProbeVerdict, RecoveryState, RoundTrips, Witness, in_record,
+};
 use crate::rtt::RttEstimator;
 use crate::timers::Timer;
 use counters::trace;
@@ -204,8 +206,9 @@ impl Connection {
     /// Finds what is lost now (RFC 8985, 6.2, step 5).
     pub(crate) fn detect_losses(&mut self, now: Instant, advanced: bool) -> Losses {
         let mss = self.negotiated.payload_max();
-        let losses =
-            self.recovery.detect(now, &self.send, advanced, || round_trips(&self.rtt), mss);
+        let Self { recovery, send, send_queue, rtt, .. } = self;
+        let part = |it| in_record(send_queue, it);
+        let losses = recovery.detect(now, send, advanced, || round_trips(rtt), mss, part);
         if losses.bytes > 0 {
             self.counters.lost_bytes += u64::from(losses.bytes);
             self.counters.retransmissions_lost += u64::from(losses.again_count);

@@ -11,7 +11,7 @@ use crate::acknowledging::Owed;
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::path_mtu::PROBE_FOLLOWERS;
-use crate::recovery::{Again, RecoveryState, Walk};
+use crate::recovery::{Again, RecoveryState, Walk, in_record};
 use crate::state::State;
 use time::Instant;
 use wire::SeqNumber;
@@ -277,7 +277,9 @@ impl Connection {
         if !self.state.sends_data() {
             return None;
         }
-        let again = self.recovery.next(&mut planner.walk, planner.full, |it| self.in_record(it))?;
+        let again = self
+            .recovery
+            .next(&mut planner.walk, planner.full, |it| in_record(&self.send_queue, it))?;
         Some(self.plan_again(Kind::Again, again))
     }
 
@@ -285,13 +287,6 @@ impl Connection {
     fn plan_again(&self, kind: Kind, again: Again) -> Planned {
         let len = again.len.min(self.send_queue.len_from(again.sequence));
         Planned::one(kind, again.sequence, len, len < again.len)
-    }
-
-    /// What of a range is in the record in which it begins.
-    fn in_record(&self, again: Again) -> Again {
-        let queued = again.len.min(self.send_queue.len_from(again.sequence));
-        let len = self.send_queue.len_of_segment(again.sequence, queued);
-        if len < queued { Again { len, ..again } } else { again }
     }
 
     /// TLP_send_probe (RFC 8985, 7.3): a segment of new data, whatever the congestion window says,
@@ -314,7 +309,7 @@ impl Connection {
         let mut again = self.recovery.last_segment(planner.full)?;
         // Of several records the last was sent last.
         loop {
-            let first = self.in_record(again);
+            let first = in_record(&self.send_queue, again);
             if first == again {
                 return Some(self.plan_again(Kind::LossProbe, again));
             }

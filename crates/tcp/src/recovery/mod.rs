@@ -31,6 +31,7 @@ mod undo;
 
 use crate::info::SegmentCounts;
 use crate::rate::{DeliveryRate, Gathered};
+use crate::send_queue::SendQueue;
 use crate::send_sequence::SendSequence;
 use crate::sent::{Fate, Record};
 use probe::TailProbe;
@@ -88,6 +89,13 @@ impl Walk {
 pub(crate) struct Again {
     pub(crate) sequence: SeqNumber,
     pub(crate) len: u32,
+}
+
+/// What of a range is in the record in which it begins. The last number of a range may be the FIN's.
+pub(crate) fn in_record(queue: &SendQueue, again: Again) -> Again {
+    let queued = again.len.min(queue.len_from(again.sequence));
+    let len = queue.len_of_segment(again.sequence, queued);
+    if len < queued { Again { len, ..again } } else { again }
 }
 
 /// What one ACK took out of the network.
@@ -428,7 +436,7 @@ impl Recovery {
         true
     }
 
-    /// Finds what is lost now.
+    /// Finds what is lost now. Of a range one segment may have what `part` leaves.
     pub(crate) fn detect(
         &mut self,
         now: Instant,
@@ -436,9 +444,10 @@ impl Recovery {
         partial: bool,
         round_trips: impl FnOnce() -> RoundTrips,
         mss: u32,
+        part: impl FnOnce(Again) -> Again,
     ) -> Losses {
         if !self.sack {
-            return self.detect_by_counting(send, partial, mss);
+            return self.detect_by_counting(send, partial, mss, part);
         }
         let is_quiet = self.state == RecoveryState::Open
             && self.sacked_bytes() == 0
@@ -472,7 +481,13 @@ impl Recovery {
             || self.sacked_bytes() > (DUPLICATE_THRESHOLD - 1) * mss
     }
 
-    fn detect_by_counting(&mut self, send: &SendSequence, partial: bool, mss: u32) -> Losses {
+    fn detect_by_counting(
+        &mut self,
+        send: &SendSequence,
+        partial: bool,
+        mss: u32,
+        part: impl FnOnce(Again) -> Again,
+    ) -> Losses {
         // RFC 6582, 3.2 step 1: duplicates caused by our own retransmissions of an earlier episode
         // do not begin another. (4.1: those jump over what had arrived.)
         let is_small_step =
@@ -492,7 +507,8 @@ impl Recovery {
         let Self { flight, rate, .. } = self;
         let mut losses = Losses::default();
         let Some(flight) = flight else { return losses };
-        flight.sent.mark_first_lost(mss, &mut |part| {
+        let first = part(Again { sequence: send.una, len: mss });
+        flight.sent.mark_first_lost(first.len, &mut |part| {
             losses.bytes += part.len();
             rate.on_lost(part.len(), &part.snapshot);
         });

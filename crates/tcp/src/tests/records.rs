@@ -169,6 +169,23 @@ fn the_end_of_a_record_waits_for_no_whole_super_frame() {
     assert_eq!(harness.take_ranges(), [(5_001, 300)]);
 }
 
+// RFC 5681, 3.2: what three duplicate ACKs have sent again is the first segment, which has no more than a record.
+#[test]
+fn three_duplicate_acks_have_one_record_sent_again() {
+    let mut harness = Harness::established(Config { nodelay: true, ..plain_config() });
+    for at in 0..8 {
+        write_record(&mut harness, &stream(100 * at..100 * (at + 1)));
+    }
+    assert_eq!(harness.take().len(), 8);
+    for _ in 0..3 {
+        harness.receive(ACK, 1, 1, b"");
+    }
+    assert_eq!(harness.take_ranges(), [(1, 100)]);
+    // RFC 6582, 3.2, step 3: a partial ACK has the next.
+    harness.receive(ACK, 1, 301, b"");
+    assert_eq!(harness.take_ranges(), [(301, 100)]);
+}
+
 // RFC 4821, 7.7: it is long segments that a black hole keeps, and short records are none however many left together.
 #[test]
 fn short_records_that_are_lost_are_no_black_hole() {
