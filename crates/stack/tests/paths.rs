@@ -279,6 +279,9 @@ fn what_a_report_says_is_kept_for_who_asks_for_it() {
         let mut net = net();
         let local = SocketAddr::new(address(0, ipv6), 9);
         let socket = net.hosts[0].shard.udp_bind(local).expect("a free port");
+        // Whose host says nothing of it.
+        let receiver = SocketAddr::new(address(1, ipv6), 4_000);
+        net.hosts[1].shard.udp_bind(receiver).expect("a free port");
         let mut report = |asks: bool, discovery| {
             let shard = &mut net.hosts[0].shard;
             shard.udp_set_reports(socket, asks && !ipv6, asks && ipv6).expect("open");
