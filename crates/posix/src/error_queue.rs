@@ -7,6 +7,7 @@
 use crate::abi::*;
 use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
+use crate::epoll::News;
 use crate::host::{Attempt, Host};
 use crate::{Address, ControlMessage, Errno, told};
 use core::net::IpAddr;
@@ -91,7 +92,12 @@ impl Host {
             return Err(Errno::EAGAIN.into());
         };
         let is_icmp = |report: &ErrorReport| report.origin != ReportOrigin::Local;
-        let next = self.shard().udp_peek_report(id)?.filter(|next| is_icmp(next)).map(errno_of);
+        let next = self.shard().udp_peek_report(id)?;
+        let (is_left, next) = (next.is_some(), next.filter(|next| is_icmp(next)).map(errno_of));
+        if is_left {
+            // As Linux: an edge, be it that nothing came meanwhile.
+            self.wake(fd, News::ERROR);
+        }
         let now = self.now;
         let datagram = self.files.datagram(fd)?;
         if next.is_some() || is_icmp(&report) {

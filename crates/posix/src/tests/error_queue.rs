@@ -84,6 +84,28 @@ fn a_report_has_the_message_its_sender_and_the_datagram() {
 }
 
 #[test]
+fn who_reads_one_of_several_reports_is_woken_for_the_next() {
+    let mut pair = Pair::new();
+    let fd = asking(&mut pair, AF_INET, &[(IPPROTO_IP, IP_RECVERR)]);
+    let epoll = pair.call(0, Call::EpollCreate { size: 1 }).value as Fd;
+    let event = EpollEvent { events: POLLIN as u32 | EPOLLET, data: 42 };
+    pair.call(0, Call::EpollControl { epoll, operation: EPOLL_CTL_ADD, fd, event });
+    pair.call(0, send_to(fd, b"a", "10.0.0.2:9"));
+    assert_eq!(pair.refused(0, send_to(fd, b"b", "10.0.0.2:9")), Errno::ECONNREFUSED);
+    pair.call(0, send_to(fd, b"b", "10.0.0.2:9"));
+    let events = |pair: &mut Pair| {
+        pair.call(0, Call::EpollWait { epoll, events_max: 8, timeout_ms: 0 }).output
+    };
+    let told = Output::Epoll(vec![EpollEvent { events: POLLERR as u32, data: 42 }]);
+    assert_eq!(events(&mut pair), told);
+    assert_eq!(events(&mut pair), Output::Epoll(Vec::new()), "it is an edge");
+    pair.call(0, receive(fd, MSG_ERRQUEUE));
+    assert_eq!(events(&mut pair), told);
+    pair.call(0, receive(fd, MSG_ERRQUEUE));
+    assert_eq!(events(&mut pair), Output::Epoll(Vec::new()), "nothing is left");
+}
+
+#[test]
 fn what_is_too_long_to_leave_is_reported_with_what_is_not() {
     let mut pair = pair_of_both();
     let fd = asking(&mut pair, AF_INET, &[(IPPROTO_IP, IP_RECVERR)]);
