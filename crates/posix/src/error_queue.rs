@@ -9,8 +9,9 @@ use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
 use crate::epoll::News;
 use crate::host::{Attempt, Host};
+use crate::told::Arrived;
 use crate::{Address, ControlMessage, Errno, told};
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use stack::{ErrorReport, ReportOrigin};
 
 /// Lengths of a struct sockaddr_in and a struct sockaddr_in6.
@@ -113,19 +114,26 @@ impl Host {
             offender: None,
         };
         let mut remote = report.remote;
-        if let ReportOrigin::Icmp { offender, kind, code } = report.origin {
+        let at = report.received_at.unwrap_or(now);
+        let mut control: Vec<_> =
+            datagram.options.timestamps.map(|option| told::stamp(option, at)).into_iter().collect();
+        if let ReportOrigin::Icmp { offender, kind, code, destination, traffic_class, hop_limit } =
+            report.origin
+        {
             (error.kind, error.code, error.offender) = (kind, code, Some(offender));
             error.origin = match offender {
                 IpAddr::V4(_) => SO_EE_ORIGIN_ICMP,
                 IpAddr::V6(_) => SO_EE_ORIGIN_ICMP6,
             };
+            // Of the message's packet is told what is told of datagrams.
+            let destination = SocketAddr::new(destination, 0);
+            let arrived = Arrived { destination, traffic_class, hop_limit, at };
+            control.extend(arrived.tell(datagram, Ipv4Addr::UNSPECIFIED));
         } else if remote.is_ipv4() {
             // As Linux: of what did not leave over IPv4 the port is the peer's, where there is one.
             remote.set_port(datagram.peer.map_or(0, |peer| peer.port()));
         }
-        let at = report.received_at.unwrap_or(now);
-        let stamp = datagram.options.timestamps.map(|option| told::stamp(option, at));
-        let control = stamp.into_iter().chain([error.message(datagram.domain)]).collect();
+        control.push(error.message(datagram.domain));
         let from = Some(Address::seen_from(datagram.domain, remote));
         let cut = if report.payload.len() > len { MSG_TRUNC } else { 0 };
         let mut bytes = report.payload;

@@ -6,6 +6,7 @@
 use crate::abi::*;
 use crate::addresses::Domain;
 use crate::call::Fd;
+use crate::datagram::Datagram;
 use crate::host::Host;
 use crate::options::{integer, short_integer};
 use crate::{ControlMessage, Errno};
@@ -80,24 +81,34 @@ impl Host {
         });
         let ours: Vec<Ipv4Addr> = ours.collect();
         let datagram = self.files.datagram(fd)?;
-        let (domain, options) = (datagram.domain, &datagram.options);
-        let mut told = Vec::new();
-        told.extend(options.timestamps.map(|option| stamp(option, arrived.at)));
-        if domain == Domain::Inet6 {
-            arrived.tell_ipv6(&options.asked, &mut told);
-        }
-        if let IpAddr::V4(destination) = arrived.destination.ip() {
-            // Where an answer comes from: of what went to everybody it is an address of the interface.
-            let is_ours = destination.is_loopback() || ours.contains(&destination);
-            let first = ours.first().filter(|_| !is_ours).copied();
-            let source = first.unwrap_or(destination);
-            arrived.tell_ipv4(&options.asked, (source, destination), &mut told);
-        }
-        Ok(told)
+        // Where an answer comes from: of what went to everybody it is an address of the interface.
+        let source = match arrived.destination.ip() {
+            IpAddr::V4(destination) if destination.is_loopback() || ours.contains(&destination) => {
+                destination
+            }
+            IpAddr::V4(destination) => ours.first().copied().unwrap_or(destination),
+            IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+        };
+        let stamp = datagram.options.timestamps.map(|option| stamp(option, arrived.at));
+        Ok(stamp.into_iter().chain(arrived.tell(datagram, source)).collect())
     }
 }
 
 impl Arrived {
+    /// What the packet says of which the program of this socket asks to be told. `source` is where an answer over IPv4
+    /// comes from.
+    pub(crate) fn tell(&self, datagram: &Datagram, source: Ipv4Addr) -> Vec<ControlMessage> {
+        let asked = &datagram.options.asked;
+        let mut told = Vec::new();
+        if datagram.domain == Domain::Inet6 {
+            self.tell_ipv6(asked, &mut told);
+        }
+        if let IpAddr::V4(destination) = self.destination.ip() {
+            self.tell_ipv4(asked, (source, destination), &mut told);
+        }
+        told
+    }
+
     fn tell_ipv4(
         &self,
         asked: &Asked,

@@ -17,6 +17,7 @@ use crate::shard::Shard;
 use crate::sockets::SocketId;
 use crate::udp_socket::{MtuDiscovery, UdpSocket};
 use core::net::{IpAddr, SocketAddr};
+use ip::PacketInfo;
 use std::collections::VecDeque;
 use time::Instant;
 use wire::UdpRepr;
@@ -30,6 +31,11 @@ const REPORT_COST_BYTES: usize = 832;
 /// Type and code of the messages that say that a host on the link does not answer (RFC 792; RFC 4443, 3.1).
 const SILENT_IPV4: (u8, u8) = (3, 1);
 const SILENT_IPV6: (u8, u8) = (1, 3);
+
+/// Traffic class and hop limit of such a message from this host to itself: RFC 1812, 4.3.2.5, has the precedence of errors
+/// over IPv4, which are of the network's control.
+const ERROR_CLASS_IPV4: u8 = 0xc0;
+const OWN_HOP_LIMIT: u8 = 64;
 
 /// An error of a datagram that was sent or was to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +67,12 @@ pub enum ReportOrigin {
         kind: u8,
         /// Its code.
         code: u8,
+        /// Where it was sent to.
+        destination: IpAddr,
+        /// The traffic class of its packet.
+        traffic_class: u8,
+        /// How many routers might still have forwarded it: from that some know how far away its sender is.
+        hop_limit: u8,
     },
 }
 
@@ -206,7 +218,9 @@ impl ErrorReport {
             let len = usize::from(u16::from_be_bytes([*datagram.get(4)?, *datagram.get(5)?]));
             datagram.get(..len.min(datagram.len()))?.get(UdpRepr::LEN..).map(<[u8]>::to_vec)
         });
-        let origin = ReportOrigin::Icmp { offender, kind, code };
+        let PacketInfo { destination, traffic_class, hop_limit, .. } = *incoming.info;
+        let origin =
+            ReportOrigin::Icmp { offender, kind, code, destination, traffic_class, hop_limit };
         Self {
             error,
             remote,
@@ -220,14 +234,24 @@ impl ErrorReport {
     /// Of a datagram that waited for a neighbour who does not answer: as Linux tells of it, by a message of its own.
     pub(crate) fn of_silence(packet: &Outgoing, remote: SocketAddr) -> Self {
         let offender = packet.network.addresses().0;
-        let (kind, code) = if offender.is_ipv4() { SILENT_IPV4 } else { SILENT_IPV6 };
+        let ((kind, code), traffic_class) = match offender {
+            IpAddr::V4(_) => (SILENT_IPV4, ERROR_CLASS_IPV4),
+            IpAddr::V6(_) => (SILENT_IPV6, 0),
+        };
         let mut payload = Vec::new();
         if let Message::Datagram { payload: bytes, .. } = &packet.message {
             payload.resize(bytes.len(), 0);
             bytes.copy_to(&mut payload);
         }
-        let (error, origin) =
-            (SocketError::HostUnreachable, ReportOrigin::Icmp { offender, kind, code });
+        let origin = ReportOrigin::Icmp {
+            offender,
+            kind,
+            code,
+            destination: offender,
+            traffic_class,
+            hop_limit: OWN_HOP_LIMIT,
+        };
+        let error = SocketError::HostUnreachable;
         Self { error, remote, origin, info: 0, payload, received_at: None }
     }
 

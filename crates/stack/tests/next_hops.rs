@@ -161,7 +161,8 @@ fn who_sends_to_a_neighbour_that_does_not_answer_hears_of_it() {
 /// RFC 792 and RFC 4443, 3.1: who asks for reports has one as of the message that a router would send.
 #[test]
 fn who_has_no_peer_may_ask_for_reports_of_neighbours_that_do_not_answer() {
-    for (nobody, kind, code) in [("10.0.0.77:9", 3, 1), ("[fd00::77]:9", 1, 3)] {
+    let silent = [("10.0.0.77:9", 3, 1, 0xc0), ("[fd00::77]:9", 1, 3, 0)];
+    for (nobody, kind, code, traffic_class) in silent {
         let mut net = net();
         let remote = at(nobody);
         let socket = client(&mut net, None, remote.is_ipv6());
@@ -175,7 +176,14 @@ fn who_has_no_peer_may_ask_for_reports_of_neighbours_that_do_not_answer() {
         let expected = ErrorReport {
             error: SocketError::HostUnreachable,
             remote,
-            origin: ReportOrigin::Icmp { offender, kind, code },
+            origin: ReportOrigin::Icmp {
+                offender,
+                kind,
+                code,
+                destination: offender,
+                traffic_class,
+                hop_limit: 64,
+            },
             info: 0,
             payload: b"a question".to_vec(),
             received_at: None,

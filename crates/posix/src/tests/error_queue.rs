@@ -84,6 +84,50 @@ fn a_report_has_the_message_its_sender_and_the_datagram() {
 }
 
 #[test]
+fn a_report_tells_of_the_packet_of_its_message_what_is_asked() {
+    let mut pair = pair_of_both();
+    let of_ipv4 = [IP_RECVERR, IP_PKTINFO, IP_RECVTTL, IP_RECVTOS].map(|name| (IPPROTO_IP, name));
+    let of_ipv6 = [IPV6_RECVERR, IPV6_RECVPKTINFO, IPV6_RECVHOPLIMIT, IPV6_RECVTCLASS]
+        .map(|name| (IPPROTO_IPV6, name));
+    let told = |pair: &mut Pair, fd, to: &str| {
+        pair.call(0, send_to(fd, b"hello", to));
+        let output = pair.call(0, receive(fd, MSG_ERRQUEUE)).output;
+        let Output::Received { mut control, .. } = output else { panic!("a report") };
+        assert_eq!(control.pop().expect("the error").data[..4], [111, 0, 0, 0], "the last");
+        control
+    };
+    // No address of ours is told.
+    let info = [1, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1];
+    let told_ipv4 = |class| {
+        [
+            message(IPPROTO_IP, IP_PKTINFO, &info),
+            message(IPPROTO_IP, IP_TTL, &[64, 0, 0, 0]),
+            message(IPPROTO_IP, IP_TOS, &[class]),
+        ]
+    };
+    let fd = asking(&mut pair, AF_INET, &of_ipv4);
+    let got = told(&mut pair, fd, "10.0.0.2:9");
+    let class = got.last().expect("several").data[0];
+    assert_eq!(got, told_ipv4(class));
+    pair.call(0, set_int(fd, SOL_SOCKET, SO_TIMESTAMP, 1));
+    assert_eq!(told(&mut pair, fd, "10.0.0.2:9")[0].kind, SO_TIMESTAMP, "before all others");
+    let fd = asking(&mut pair, AF_INET6, &[&of_ipv4[..], &of_ipv6].concat());
+    let mut to = vec![0xfd];
+    to.resize(15, 0);
+    to.extend([1, 1, 0, 0, 0]);
+    let whole = [
+        message(IPPROTO_IPV6, IPV6_PKTINFO, &to),
+        message(IPPROTO_IPV6, IPV6_HOPLIMIT, &[64, 0, 0, 0]),
+        message(IPPROTO_IPV6, IPV6_TCLASS, &[0, 0, 0, 0]),
+    ];
+    assert_eq!(told(&mut pair, fd, "[fd00::2]:9"), whole);
+    let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1, 1, 0, 0, 0];
+    let mapped = message(IPPROTO_IPV6, IPV6_PKTINFO, &mapped);
+    let all = [&[mapped][..], &told_ipv4(class)].concat();
+    assert_eq!(told(&mut pair, fd, "[::ffff:10.0.0.2]:9"), all);
+}
+
+#[test]
 fn who_reads_one_of_several_reports_is_woken_for_the_next() {
     let mut pair = Pair::new();
     let fd = asking(&mut pair, AF_INET, &[(IPPROTO_IP, IP_RECVERR)]);
