@@ -224,6 +224,23 @@ impl SendQueue {
         len
     }
 
+    /// How many of `len_max` bytes from `sequence` on, but for the last of the queue or of a record, lie where the first
+    /// does; where no record ends, those of other chunks are counted too.
+    #[inline]
+    pub(crate) fn len_together(&self, sequence: SeqNumber, len_max: u32) -> u32 {
+        let len = self.len_from(sequence).saturating_sub(1).min(len_max);
+        if self.record_ends == 0 { len } else { self.len_in_chunk(sequence, len) }
+    }
+
+    #[cold]
+    fn len_in_chunk(&self, sequence: SeqNumber, len: u32) -> u32 {
+        let cursor = self.cursor(sequence);
+        let stored = self.chunks.get(cursor.index);
+        let left = |it: &Stored| it.chunk.len() - usize::from(it.ends_record());
+        let left = stored.map_or(0, left).saturating_sub(cursor.offset);
+        len.min(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
     /// Whether records end somewhere in the queue.
     pub(crate) fn has_records(&self) -> bool {
         self.record_ends > 0
@@ -314,5 +331,26 @@ mod tests {
         }
         assert_eq!((queue.len(), queue.chunks.len(), queue.room()), (200, 1, 800));
         assert_eq!(pool.counters().outstanding_bytes, 256);
+    }
+
+    // What is asked with each segment of a burst looks at one chunk, however far the end of the record is.
+    #[test]
+    fn of_a_record_in_many_chunks_what_goes_together_lies_in_one() {
+        let pool = BlockPool::new(PoolConfig::default());
+        let mut queue = SendQueue::new(SeqNumber(0), 1 << 20);
+        for _ in 0..3 {
+            queue.append(chunk(&pool, &[0; 2_048]));
+        }
+        assert_eq!(queue.len_together(SeqNumber(1_000), 9_000), 5_143);
+        queue.end_record();
+        queue.append(chunk(&pool, &[0; 2_048]));
+        assert_eq!(queue.len_together(SeqNumber(1_000), 9_000), 1_048);
+        assert_eq!(
+            queue.len_together(SeqNumber(4_096), 9_000),
+            2_047,
+            "the last of a record pushes"
+        );
+        assert_eq!(queue.len_together(SeqNumber(6_144), 9_000), 2_047);
+        assert_eq!(queue.len_together(SeqNumber(8_192), 9_000), 0);
     }
 }

@@ -424,8 +424,8 @@ impl Connection {
         let unsent = self.send_queue.len_from(planner.nxt);
         let cwnd = planner.walk.limit.saturating_sub(planner.walk.pipe);
         let bytes = self.send.usable(planner.nxt).min(cwnd);
-        let bytes = self.send_queue.len_of_segment(planner.nxt, bytes.saturating_add(1));
-        let bytes = bytes.saturating_sub(1);
+        // Not as far as the next end of a record, which may be many chunks away and is asked for again with each segment.
+        let bytes = self.send_queue.len_together(planner.nxt, bytes);
         let released = planner.released_bytes.div_ceil(full.into());
         let count = (bytes / full).min(u32::try_from(released).unwrap_or(u32::MAX));
         self.whole_count(planner, count, unsent - count * full)
