@@ -591,12 +591,11 @@ impl SentRecords {
         Some((start, end.offset_from(start).min(len_max)))
     }
 
-    /// The last segment that was sent, unless it was SACKed: start and length (RFC 8985, 7.3).
-    pub(crate) fn last_segment(&self, mss: u32) -> Option<(SeqNumber, u32)> {
+    /// The last segments that were sent, the very last with those that left with it, unless they were SACKed: start and
+    /// length.
+    pub(crate) fn last_segments(&self) -> Option<(SeqNumber, u32)> {
         let last = self.last().filter(|last| last.fate != Fate::Sacked)?;
-        let rest = last.len() % mss.max(1);
-        let len = if rest == 0 { last.len().min(mss.max(1)) } else { rest };
-        Some((last.end - len, len))
+        Some((last.start, last.len()))
     }
 
     /// The last record.

@@ -306,14 +306,15 @@ impl Connection {
             planner.walk.pipe += len;
             return Some(segment);
         }
-        let mut again = self.recovery.last_segment(planner.full)?;
-        // Of several records the last was sent last.
+        // Of those that left together the last, as they were cut then.
+        let mut rest = self.recovery.last_segments()?;
         loop {
-            let first = in_record(&self.send_queue, again);
-            if first == again {
-                return Some(self.plan_again(Kind::LossProbe, again));
+            let len = rest.len.min(planner.full.max(1));
+            let first = in_record(&self.send_queue, Again { len, ..rest });
+            if first.len >= rest.len {
+                return Some(self.plan_again(Kind::LossProbe, first));
             }
-            again = Again { sequence: first.sequence + first.len, len: again.len - first.len };
+            rest = Again { sequence: rest.sequence + first.len, len: rest.len - first.len };
         }
     }
 

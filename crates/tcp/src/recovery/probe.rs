@@ -143,9 +143,9 @@ impl Recovery {
         may.then(|| TailProbe::timeout_ns(smoothed_rtt_ns, send.flight() <= mss))
     }
 
-    /// The last segment that was sent, unless it was SACKed.
-    pub(crate) fn last_segment(&self, mss: u32) -> Option<Again> {
-        let (sequence, len) = self.flight.as_ref()?.sent.last_segment(mss)?;
+    /// The last segments that were sent, unless they were SACKed.
+    pub(crate) fn last_segments(&self) -> Option<Again> {
+        let (sequence, len) = self.flight.as_ref()?.sent.last_segments()?;
         Some(Again { sequence, len })
     }
 

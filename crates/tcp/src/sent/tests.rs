@@ -251,9 +251,10 @@ impl Pair {
                 self.again(start, len);
             }
             Step::Probe => {
-                if let Some((start, len)) = self.sent.last_segment(10) {
+                if let Some((start, len)) = self.sent.last_segments() {
                     assert_eq!(start + len, nxt);
-                    self.again(start, len);
+                    let last = if len % 10 == 0 { len.min(10) } else { len % 10 };
+                    self.again(nxt - last, last);
                 }
             }
             Step::Judge(wait_ms) => {

@@ -126,6 +126,17 @@ fn a_probe_of_the_tail_is_the_last_record() {
     assert!(probe.header.flags.contains(FIN));
 }
 
+// RFC 8985, 7.3: all of the last segment, though with what left before it it is longer than one.
+#[test]
+fn a_probe_of_the_tail_has_all_of_the_last_record() {
+    let mut harness = path(sack_config());
+    write_record(&mut harness, &stream(0..700));
+    write_record(&mut harness, &stream(700..1_400));
+    assert_eq!(harness.take_ranges(), [(1, 700), (701, 700)]);
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(701, 700)]);
+}
+
 // RFC 4821, 7.4: a probe is longer than other segments, and no reason to join records.
 #[test]
 fn no_probe_of_the_path_joins_records() {
