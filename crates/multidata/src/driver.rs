@@ -195,8 +195,8 @@ impl Driver {
                 core.counters.leader_waits += 1;
                 until
             };
-        // What lies in a device that failed stays there.
-        let asked = watched.filter(|_| squeue.failed_first(&core).is_none());
+        // What lies in a device that failed stays there, and what waits for readers.
+        let asked = watched.filter(|_| squeue.left_first(&core).is_none());
         squeue.release(core);
         match self.begin_wait(asked.as_deref(), until, now) {
             true => Turn::Wait,

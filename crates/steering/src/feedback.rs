@@ -48,7 +48,14 @@ impl Feedback {
     #[inline]
     #[must_use]
     pub fn inhibits_for(&self, now: Instant, read_bytes: u64) -> Duration {
-        if read_bytes >= self.until_read_bytes { Duration::ZERO } else { self.until.since(now) }
+        if self.awaits(read_bytes) { self.until.since(now) } else { Duration::ZERO }
+    }
+
+    /// Whether more is to be read, or time to pass, before anything is taken in.
+    #[inline]
+    #[must_use]
+    pub fn awaits(&self, read_bytes: u64) -> bool {
+        read_bytes < self.until_read_bytes
     }
 }
 

@@ -121,6 +121,8 @@ pub(crate) struct Core {
     poll_at: Instant,
     /// Whether anything is taken in, while readers do not keep up.
     feedback: Feedback,
+    /// The last turn left what the devices have, and other squeues, because they did not.
+    pub(super) is_inhibited: bool,
     /// One was, since the last turn.
     has_answered: bool,
     /// Bytes that were written to sockets since the devices were polled.
@@ -166,6 +168,7 @@ impl Core {
             transmit: Multidata::default(),
             poll_at: Instant::ZERO,
             feedback: Feedback::default(),
+            is_inhibited: false,
             has_answered: false,
             unpolled_bytes: 0,
             retry: None,
@@ -203,12 +206,9 @@ impl Core {
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
             let before = (self.arrived, self.shed());
-            if self.inhibition(at) > Duration::ZERO {
-                self.counters.squeue_runs_inhibited += 1;
-                self.send_round(now);
-                break;
-            }
-            let received_more = self.receive_round(now);
+            let read = self.shard.stream_bytes().1;
+            self.is_inhibited = self.feedback.inhibits_for(at, read) > Duration::ZERO;
+            let received_more = !self.is_inhibited && self.receive_round(now);
             let sends_more = self.send_round(now);
             if !(received_more || sends_more) {
                 self.is_unfinished = false;
@@ -230,6 +230,7 @@ impl Core {
         }
         self.poll_at = at + at.since(now).clamp(POLL_INTERVAL, REST_MAX);
         self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
+        self.counters.squeue_runs_inhibited += u64::from(self.is_inhibited);
         self.take_events(now);
     }
 
@@ -251,9 +252,9 @@ impl Core {
         is_lone && self.shard.tcp_status(socket).is_ok_and(has_enough)
     }
 
-    /// For how long nothing more is taken in, unless more is read.
-    fn inhibition(&self, now: Instant) -> Duration {
-        self.feedback.inhibits_for(now, self.shard.stream_bytes().1)
+    /// Whether what the last turn left waits for readers still.
+    fn awaits_readers(&self) -> bool {
+        self.is_inhibited && self.feedback.awaits(self.shard.stream_bytes().1)
     }
 
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
@@ -366,12 +367,13 @@ impl Core {
     }
 
     /// How long the rest of an unfinished turn is left alone where calls find their answers meanwhile, or somebody
-    /// waits for the lock: they have as much time as the turn took, and the devices shed what is too much. Where nothing
-    /// is taken in before more was read, who waits looks again now and then.
+    /// waits for the lock: they have as much time as the turn took, and the devices shed what is too much.
     pub(super) fn time_for_calls(&self, now: Instant, is_wanted: bool) -> Duration {
-        let is_left_alone = self.is_unfinished && (is_wanted || self.has_answered);
-        let rest = if is_left_alone { self.poll_at.since(now) } else { Duration::ZERO };
-        rest.max(self.inhibition(now).min(POLL_INTERVAL))
+        if self.is_unfinished && (is_wanted || self.has_answered) {
+            self.poll_at.since(now)
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Takes the shard's events and notes whom to wake.
@@ -440,9 +442,11 @@ impl Core {
         self.watch.on_event(socket);
     }
 
-    /// Frames that other squeues received for this one and that wait.
+    /// Frames that other squeues received for this one and that wait, but for those that wait for readers.
     pub(crate) fn owed_frames(&self) -> usize {
-        self.desk.as_ref().map_or(0, Desk::depth)
+        // Where all devices failed there is no deadline, and nobody would come for them.
+        let awaits_readers = self.failed.is_none() && self.awaits_readers();
+        self.desk.as_ref().filter(|_| !awaits_readers).map_or(0, Desk::depth)
     }
 
     /// Whether who would wait for the devices is to ask them again without sleeping: while every turn
@@ -469,6 +473,9 @@ impl Core {
         let open = self.ports.iter().filter(|port| port.failed.is_none());
         let held = open.filter_map(|port| port.intake.deadline()).min();
         let retry = Instant::earliest(retry, held);
+        // Readers that never come are not waited for, and once they have, what was left is due.
+        let left = if self.awaits_readers() { self.poll_at } else { Instant::ZERO };
+        let retry = Instant::earliest(retry, self.is_inhibited.then_some(left));
         if self.failed.is_some() {
             None
         } else {

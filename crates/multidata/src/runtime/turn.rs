@@ -310,14 +310,14 @@ impl Squeue {
         let until = Instant::earliest(until, core.deadline());
         core.watch.lead(socket, until);
         core.counters.leader_waits += 1;
-        let failed = self.failed_first(&core);
+        let left = self.left_first(&core);
         self.release(core);
         // A device is the application's code: who panics in it must not lead for ever.
         let waited = catch_unwind(AssertUnwindSafe(|| {
-            if let (None, Some(waiter)) = (&failed, self.waiters.first()) {
+            if let (None, Some(waiter)) = (&left, self.waiters.first()) {
                 give_way(waiter);
             }
-            self.sleep_on_first(failed.as_ref(), until.map(|until| until.since(now)));
+            self.sleep_on_first(left.as_ref(), until.map(|until| until.since(now)));
         }));
         let mut core = self.lock();
         core.watch.on_leader_back();
@@ -328,18 +328,18 @@ impl Squeue {
         core
     }
 
-    /// The waiter of the first interface, where nobody receives from its device any more; asked under the
-    /// lock by who is to sleep there.
-    pub(crate) fn failed_first(&self, core: &Core) -> Option<Seen> {
-        let is_failed = core.ports.first()?.failed.is_some();
-        self.waiters.first().filter(|_| is_failed).map(WaiterSlot::seen)
+    /// The waiter of the first interface, where nobody receives from its device any more, or not until readers have
+    /// read; asked under the lock by who is to sleep there.
+    pub(crate) fn left_first(&self, core: &Core) -> Option<Seen> {
+        let is_left = core.ports.first()?.failed.is_some() || core.is_inhibited;
+        self.waiters.first().filter(|_| is_left).map(WaiterSlot::seen)
     }
 
-    /// Sleeps on the first interface's device, or, where that has `failed`, until somebody calls: what lies
+    /// Sleeps on the first interface's device, or, where that is `left` alone, until somebody calls: what lies
     /// in it must not end the sleep, because it stays there.
-    pub(super) fn sleep_on_first(&self, failed: Option<&Seen>, timeout: Option<Duration>) {
+    pub(super) fn sleep_on_first(&self, left: Option<&Seen>, timeout: Option<Duration>) {
         let Some(waiter) = self.waiters.first() else { return };
-        match failed {
+        match left {
             Some(seen) => waiter.wait_for_another(seen, timeout),
             None => waiter.wait(timeout),
         }

@@ -13,7 +13,7 @@
 
 use super::hand_over::Desk;
 use super::outside::Entered;
-use super::squeue::{Core, Squeue};
+use super::squeue::{Core, POLL_INTERVAL, Squeue};
 use super::squeues::Squeues;
 use super::waiter_slot::WaiterSlot;
 use crate::affinity;
@@ -225,9 +225,9 @@ impl Squeue {
                 let until = core.deadline();
                 core.watch.set_worker(Worker::Waiting { until });
                 core.counters.worker_turns += 1;
-                let failed = self.failed_first(&core);
+                let left = self.left_first(&core);
                 self.release(core);
-                self.sleep_on_first(failed.as_ref(), until.map(|until| until.since(now)));
+                self.sleep_on_first(left.as_ref(), until.map(|until| until.since(now)));
                 is_due = true;
             }
         }
@@ -246,10 +246,17 @@ impl Squeue {
             let mut core = self.lock();
             core.run(self.clock.now());
             let is_failed = core.ports.get(index).is_some_and(|port| port.failed.is_some());
+            let is_inhibited = core.is_inhibited;
             self.release(core);
-            if is_failed && !slot.is_closed() {
+            let rest = match (is_failed, is_inhibited) {
                 // Another device may come in its place.
-                slot.wait_for_another(&seen, Some(WATCH_MAX));
+                (true, _) => Some(WATCH_MAX),
+                // What made it return is there still.
+                (false, true) => Some(POLL_INTERVAL),
+                (false, false) => None,
+            };
+            if rest.is_some() && !slot.is_closed() {
+                slot.wait_for_another(&seen, rest);
             }
         }
     }
@@ -271,7 +278,7 @@ impl Squeue {
             let wait = Instant::earliest(core.deadline(), Some(look));
             core.watch.set_worker(Worker::Waiting { until: wait });
             let is_unfinished = core.is_unfinished || core.owed_frames() > 0;
-            let failed = self.failed_first(&core);
+            let left = self.left_first(&core);
             self.release(core);
             if let Some((index, others)) = &self.others
                 && is_delivered
@@ -282,7 +289,7 @@ impl Squeue {
                 }
             }
             if !is_unfinished {
-                self.sleep_on_first(failed.as_ref(), wait.map(|wait| wait.since(now)));
+                self.sleep_on_first(left.as_ref(), wait.map(|wait| wait.since(now)));
             }
         }
     }
