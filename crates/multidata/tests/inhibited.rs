@@ -10,7 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-/// Two stacks, and in the right one little room for what is unread, of which more than half is taken.
+/// Two stacks, and in the right one little room for what is unread, of which most is taken.
 struct Hoarding {
     left: Stack,
     right: Stack,
@@ -47,7 +47,7 @@ impl Hoarding {
             })
             .collect();
         let started = Instant::now();
-        while right_stack.gauges().streams_bytes <= LIMIT_BYTES as u64 * 3 / 4 {
+        while right_stack.gauges().streams_bytes <= LIMIT_BYTES as u64 / 8 * 7 {
             for (client, _) in &hoarders {
                 let mut client = client;
                 drop(client.write(&[7; 16_384]));
@@ -62,18 +62,22 @@ impl Hoarding {
         connected(&self.left, &self.right)
     }
 
-    /// Sends a little now and then that nobody reads either; says how many turns the right stack has had meanwhile, and how
-    /// many of them took nothing in.
+    /// Sends a little now and then that nobody reads either, and something that is read, or nobody would be waited for for
+    /// long; says how many turns the right stack has had meanwhile, and how many of them took nothing in.
     fn turns(&self) -> (u64, u64) {
-        let (client, _server) = self.connected();
-        client.set_nodelay(true).expect("a socket");
+        let [(client, _server), (asks, answers)] = [(); 2].map(|()| self.connected());
+        for end in [&client, &asks] {
+            end.set_nodelay(true).expect("a socket");
+        }
         let counts = || {
             let counters = self.right.counters().runtime;
             (counters.squeue_runs, counters.squeue_runs_inhibited)
         };
         let (before, started) = (counts(), Instant::now());
         while started.elapsed() < Duration::from_millis(400) {
-            let mut client = &client;
+            let (mut client, mut asks, mut answers) = (&client, &asks, &answers);
+            asks.write_all(&[7; 10]).expect("room");
+            answers.read_exact(&mut [0; 10]).expect("it came");
             drop(client.write(&[7; 10]));
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -2,17 +2,22 @@
 //!
 //! Where more comes than readers keep up with, a squeue that takes in whatever its devices have comes to hold all that may
 //! be unread, and from then on drops what it has spent its work on: receive livelock (seed 003, chapter 2). What is left in
-//! a device costs nothing, and its senders see the delay. So once half of what may be unread is, each batch *inhibits*
-//! input until its readers have had their turn: until most of it was read, and all of it where little room is left. At
-//! most for 4 ms, because some read late or never, and acknowledgments must come in.
+//! a device costs nothing, and its senders see the delay. So once three quarters of what may be unread is, each batch
+//! *inhibits* input until its readers have had their turn: until half of it was read, and all of it where no room is left.
+//! At most for 4 ms, because some read late or never, and acknowledgments must come in; and where most who were waited for
+//! did not come, half as long the next time: many hold what they do not read for long, and others are not to wait for them.
 //!
 //! The remedy, feedback from a queue with a timeout, is that of Mogul and Ramakrishnan, "Eliminating receive livelock in
 //! an interrupt-driven kernel" (1997), 6.6.1.
 
 use time::{Duration, Instant};
 
-/// So long a batch keeps input inhibited at most.
-const INHIBITED_MAX: Duration = Duration::from_millis(4);
+/// So long a batch keeps input inhibited at most, where readers come and where they do not.
+const PATIENCE_MAX: Duration = Duration::from_millis(4);
+const PATIENCE_MIN: Duration = Duration::from_micros(125);
+
+/// Nothing is inhibited while one part in so many is left.
+const LEFT_PART: usize = 4;
 
 /// What may be unread, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,24 +29,48 @@ pub struct Bound {
 }
 
 /// See the module documentation. Nothing is inhibited at first.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Feedback {
     /// Until when input is inhibited, and until so many bytes were read since the beginning.
     until: Instant,
     until_read_bytes: u64,
+    /// How many had been when it began to be, and how long it is to be the next time.
+    from_read_bytes: u64,
+    patience: Duration,
+}
+
+impl Default for Feedback {
+    fn default() -> Self {
+        Self {
+            until: Instant::ZERO,
+            until_read_bytes: 0,
+            from_read_bytes: 0,
+            patience: PATIENCE_MAX,
+        }
+    }
 }
 
 impl Feedback {
     /// A batch was taken in that brought so many bytes for readers, who have read `read_bytes` since the beginning.
     #[inline]
     pub fn on_received(&mut self, now: Instant, brought_bytes: u64, read_bytes: u64, bound: Bound) {
-        if brought_bytes == 0 || bound.left_bytes >= bound.limit_bytes / 2 {
-            return;
+        if brought_bytes > 0 && bound.left_bytes < bound.limit_bytes / LEFT_PART {
+            self.inhibit(now, brought_bytes, read_bytes, bound);
         }
-        // A quarter of it may stay while half is left, and nothing in the end: so the bound is neared and not reached.
-        let part = 2 * (bound.limit_bytes / bound.left_bytes.max(1)).max(1);
+    }
+
+    fn inhibit(&mut self, now: Instant, brought_bytes: u64, read_bytes: u64, bound: Bound) {
+        let awaited_bytes = self.until_read_bytes - self.from_read_bytes;
+        let is_in_vain = read_bytes.saturating_sub(self.from_read_bytes) < awaited_bytes / 4;
+        self.patience = match is_in_vain {
+            true => PATIENCE_MIN.max(self.patience / 2),
+            false => PATIENCE_MAX,
+        };
+        // Half of it may stay at first, and nothing in the end: so the bound is neared and not reached.
+        let part = 2 * (bound.limit_bytes / LEFT_PART / bound.left_bytes.max(1)).max(1);
+        self.from_read_bytes = read_bytes;
         self.until_read_bytes = read_bytes + brought_bytes - brought_bytes / part as u64;
-        self.until = now + INHIBITED_MAX;
+        self.until = now + self.patience;
     }
 
     /// For how long nothing is to be taken in, where so many bytes were read since the beginning.
@@ -81,16 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_inhibited_while_half_is_left() {
+    fn nothing_is_inhibited_while_a_quarter_is_left() {
         assert_eq!(Feedback::default().inhibits_for(at(0), 0), Duration::ZERO);
-        let feedback = received(BATCH_BYTES, LIMIT_BYTES / 2);
+        let feedback = received(BATCH_BYTES, LIMIT_BYTES / 4);
         assert_eq!(feedback.inhibits_for(at(0), READ_BYTES), Duration::ZERO);
     }
 
     #[test]
-    fn input_goes_on_when_most_was_read_and_all_of_it_near_the_limit() {
+    fn input_goes_on_when_half_was_read_and_all_of_it_near_the_limit() {
         for (left_bytes, may_stay_bytes) in
-            [(LIMIT_BYTES / 2 - 1, 250), (LIMIT_BYTES / 10, 50), (0, 0)]
+            [(LIMIT_BYTES / 4 - 1, 500), (LIMIT_BYTES / 40, 50), (0, 0)]
         {
             let feedback = received(BATCH_BYTES, left_bytes);
             let inhibits =
@@ -104,9 +133,23 @@ mod tests {
     #[test]
     fn who_never_reads_delays_others_for_a_bounded_time() {
         let feedback = received(BATCH_BYTES, 0);
-        assert_eq!(feedback.inhibits_for(at(0), READ_BYTES), INHIBITED_MAX);
+        assert_eq!(feedback.inhibits_for(at(0), READ_BYTES), PATIENCE_MAX);
         assert_eq!(feedback.inhibits_for(at(3), READ_BYTES), Duration::from_millis(1));
         assert_eq!(feedback.inhibits_for(at(4), READ_BYTES), Duration::ZERO);
+    }
+
+    #[test]
+    fn who_does_not_come_is_waited_for_less_and_less_until_somebody_does() {
+        let mut feedback = received(BATCH_BYTES, 0);
+        let bound = Bound { limit_bytes: LIMIT_BYTES, left_bytes: 0 };
+        let mut read_bytes = READ_BYTES;
+        let mut waits = |read: u64| {
+            read_bytes += read;
+            feedback.on_received(at(9), BATCH_BYTES, read_bytes, bound);
+            feedback.inhibits_for(at(9), read_bytes).as_micros()
+        };
+        assert_eq!([0; 6].map(&mut waits), [2_000, 1_000, 500, 250, 125, 125]);
+        assert_eq!([BATCH_BYTES / 4, 0].map(waits), [4_000, 2_000]);
     }
 
     #[test]
