@@ -2,10 +2,11 @@
 //!
 //! Where more comes than readers keep up with, a squeue that takes in whatever its devices have comes to hold all that may
 //! be unread, and from then on drops what it has spent its work on: receive livelock (seed 003, chapter 2). What is left in
-//! a device costs nothing, and its senders see the delay. So once three quarters of what may be unread is, each batch
-//! *inhibits* input until its readers have had their turn: until half of it was read, and all of it where no room is left.
-//! At most for 4 ms, because some read late or never, and acknowledgments must come in; and where most who were waited for
-//! did not come, half as long the next time: many hold what they do not read for long, and others are not to wait for them.
+//! a device costs nothing, and its senders see the delay. So once half of what may be unread is, each batch *inhibits*
+//! input until its readers have had their turn: until half of it was read, and all of it where no room is left. At most
+//! for 4 ms, because some read late or never, and acknowledgments must come in; and where most who were waited for did not
+//! come, for a quarter of that the next time: many hold what they do not read for long, and others are not to wait for
+//! them. It grows again, two-fold each time, when readers come.
 //!
 //! The remedy, feedback from a queue with a timeout, is that of Mogul and Ramakrishnan, "Eliminating receive livelock in
 //! an interrupt-driven kernel" (1997), 6.6.1.
@@ -17,7 +18,7 @@ const PATIENCE_MAX: Duration = Duration::from_millis(4);
 const PATIENCE_MIN: Duration = Duration::from_micros(125);
 
 /// Nothing is inhibited while one part in so many is left.
-const LEFT_PART: usize = 4;
+const LEFT_PART: usize = 2;
 
 /// What may be unread, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +64,8 @@ impl Feedback {
         let awaited_bytes = self.until_read_bytes - self.from_read_bytes;
         let is_in_vain = read_bytes.saturating_sub(self.from_read_bytes) < awaited_bytes / 4;
         self.patience = match is_in_vain {
-            true => PATIENCE_MIN.max(self.patience / 2),
-            false => PATIENCE_MAX,
+            true => PATIENCE_MIN.max(self.patience / 4),
+            false => PATIENCE_MAX.min(self.patience * 2),
         };
         // Half of it may stay at first, and nothing in the end: so the bound is neared and not reached.
         let part = 2 * (bound.limit_bytes / LEFT_PART / bound.left_bytes.max(1)).max(1);
@@ -110,16 +111,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_inhibited_while_a_quarter_is_left() {
+    fn nothing_is_inhibited_while_half_is_left() {
         assert_eq!(Feedback::default().inhibits_for(at(0), 0), Duration::ZERO);
-        let feedback = received(BATCH_BYTES, LIMIT_BYTES / 4);
+        let feedback = received(BATCH_BYTES, LIMIT_BYTES / 2);
         assert_eq!(feedback.inhibits_for(at(0), READ_BYTES), Duration::ZERO);
     }
 
     #[test]
     fn input_goes_on_when_half_was_read_and_all_of_it_near_the_limit() {
         for (left_bytes, may_stay_bytes) in
-            [(LIMIT_BYTES / 4 - 1, 500), (LIMIT_BYTES / 40, 50), (0, 0)]
+            [(LIMIT_BYTES / 2 - 1, 500), (LIMIT_BYTES / 20, 50), (0, 0)]
         {
             let feedback = received(BATCH_BYTES, left_bytes);
             let inhibits =
@@ -148,8 +149,9 @@ mod tests {
             feedback.on_received(at(9), BATCH_BYTES, read_bytes, bound);
             feedback.inhibits_for(at(9), read_bytes).as_micros()
         };
-        assert_eq!([0; 6].map(&mut waits), [2_000, 1_000, 500, 250, 125, 125]);
-        assert_eq!([BATCH_BYTES / 4, 0].map(waits), [4_000, 2_000]);
+        assert_eq!([0; 4].map(&mut waits), [1_000, 250, 125, 125]);
+        assert_eq!([BATCH_BYTES / 4; 6].map(&mut waits), [250, 500, 1_000, 2_000, 4_000, 4_000]);
+        assert_eq!([BATCH_BYTES / 4 - 1].map(waits), [1_000]);
     }
 
     #[test]
