@@ -20,13 +20,19 @@ const PATIENCE_MIN: Duration = Duration::from_micros(125);
 /// Nothing is inhibited while one part in so many is left.
 const LEFT_PART: usize = 2;
 
-/// What may be unread, in bytes.
+/// How much may be unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct UnreadBound {
     /// In all.
     pub limit_bytes: usize,
     /// Of that, what is left.
     pub left_bytes: usize,
+}
+
+impl UnreadBound {
+    fn is_near(self) -> bool {
+        self.left_bytes < self.limit_bytes / LEFT_PART
+    }
 }
 
 /// See the module documentation. Nothing is inhibited at first.
@@ -54,13 +60,19 @@ impl Default for Feedback {
 impl Feedback {
     /// A batch was taken in that brought so many bytes for readers, who have read `read_bytes` since the beginning.
     #[inline]
-    pub fn on_received(&mut self, now: Instant, brought_bytes: u64, read_bytes: u64, bound: Bound) {
-        if brought_bytes > 0 && bound.left_bytes < bound.limit_bytes / LEFT_PART {
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        brought_bytes: u64,
+        read_bytes: u64,
+        bound: UnreadBound,
+    ) {
+        if brought_bytes > 0 && bound.is_near() {
             self.inhibit(now, brought_bytes, read_bytes, bound);
         }
     }
 
-    fn inhibit(&mut self, now: Instant, brought_bytes: u64, read_bytes: u64, bound: Bound) {
+    fn inhibit(&mut self, now: Instant, brought_bytes: u64, read_bytes: u64, bound: UnreadBound) {
         let awaited_bytes = self.until_read_bytes - self.from_read_bytes;
         let is_in_vain = read_bytes.saturating_sub(self.from_read_bytes) < awaited_bytes / 4;
         self.patience = match is_in_vain {
@@ -74,18 +86,18 @@ impl Feedback {
         self.until = now + self.patience;
     }
 
-    /// For how long nothing is to be taken in, where so many bytes were read since the beginning.
+    /// Whether nothing is to be taken in now, where so many bytes were read since the beginning.
     #[inline]
     #[must_use]
-    pub fn inhibits_for(&self, now: Instant, read_bytes: u64) -> Duration {
-        if self.awaits(read_bytes) { self.until.since(now) } else { Duration::ZERO }
+    pub fn inhibits(&self, now: Instant, read_bytes: u64, bound: UnreadBound) -> bool {
+        self.awaits(read_bytes, bound) && now < self.until
     }
 
-    /// Whether more is to be read, or time to pass, before anything is taken in.
+    /// Whether more is to be read, or time to pass, before anything is taken in. What is unread may also be let go of.
     #[inline]
     #[must_use]
-    pub fn awaits(&self, read_bytes: u64) -> bool {
-        read_bytes < self.until_read_bytes
+    pub fn awaits(&self, read_bytes: u64, bound: UnreadBound) -> bool {
+        read_bytes < self.until_read_bytes && bound.is_near()
     }
 }
 
@@ -102,19 +114,22 @@ mod tests {
         Instant::from_millis(ms)
     }
 
+    fn left(left_bytes: usize) -> UnreadBound {
+        UnreadBound { limit_bytes: LIMIT_BYTES, left_bytes }
+    }
+
     /// After a batch that leaves room for so many bytes.
     fn received(brought_bytes: u64, left_bytes: usize) -> Feedback {
         let mut feedback = Feedback::default();
-        let bound = Bound { limit_bytes: LIMIT_BYTES, left_bytes };
-        feedback.on_received(at(0), brought_bytes, READ_BYTES, bound);
+        feedback.on_received(at(0), brought_bytes, READ_BYTES, left(left_bytes));
         feedback
     }
 
     #[test]
     fn nothing_is_inhibited_while_half_is_left() {
-        assert_eq!(Feedback::default().inhibits_for(at(0), 0), Duration::ZERO);
+        assert!(!Feedback::default().inhibits(at(0), 0, left(0)));
         let feedback = received(BATCH_BYTES, LIMIT_BYTES / 2);
-        assert_eq!(feedback.inhibits_for(at(0), READ_BYTES), Duration::ZERO);
+        assert!(!feedback.inhibits(at(0), READ_BYTES, left(0)));
     }
 
     #[test]
@@ -123,31 +138,37 @@ mod tests {
             [(LIMIT_BYTES / 2 - 1, 500), (LIMIT_BYTES / 20, 50), (0, 0)]
         {
             let feedback = received(BATCH_BYTES, left_bytes);
-            let inhibits =
-                |bytes| feedback.inhibits_for(at(0), READ_BYTES + bytes) > Duration::ZERO;
+            let inhibits = |bytes| feedback.inhibits(at(0), READ_BYTES + bytes, left(left_bytes));
             assert!(inhibits(0), "nothing was read");
             assert!(inhibits(BATCH_BYTES - may_stay_bytes - 1), "with {left_bytes} left");
             assert!(!inhibits(BATCH_BYTES - may_stay_bytes), "with {left_bytes} left");
         }
     }
 
+    /// As where connections that held much are closed, of which nothing is ever read.
+    #[test]
+    fn input_goes_on_when_half_is_left_again() {
+        let feedback = received(BATCH_BYTES, 0);
+        assert!(feedback.inhibits(at(0), READ_BYTES, left(LIMIT_BYTES / 2 - 1)));
+        assert!(!feedback.inhibits(at(0), READ_BYTES, left(LIMIT_BYTES / 2)));
+    }
+
     #[test]
     fn who_never_reads_delays_others_for_a_bounded_time() {
         let feedback = received(BATCH_BYTES, 0);
-        assert_eq!(feedback.inhibits_for(at(0), READ_BYTES), PATIENCE_MAX);
-        assert_eq!(feedback.inhibits_for(at(3), READ_BYTES), Duration::from_millis(1));
-        assert_eq!(feedback.inhibits_for(at(4), READ_BYTES), Duration::ZERO);
+        assert_eq!(PATIENCE_MAX, Duration::from_millis(4));
+        assert!(feedback.inhibits(at(3), READ_BYTES, left(0)));
+        assert!(!feedback.inhibits(at(4), READ_BYTES, left(0)));
     }
 
     #[test]
     fn who_does_not_come_is_waited_for_less_and_less_until_somebody_does() {
         let mut feedback = received(BATCH_BYTES, 0);
-        let bound = Bound { limit_bytes: LIMIT_BYTES, left_bytes: 0 };
         let mut read_bytes = READ_BYTES;
         let mut waits = |read: u64| {
             read_bytes += read;
-            feedback.on_received(at(9), BATCH_BYTES, read_bytes, bound);
-            feedback.inhibits_for(at(9), read_bytes).as_micros()
+            feedback.on_received(at(9), BATCH_BYTES, read_bytes, left(0));
+            feedback.until.since(at(9)).as_micros()
         };
         assert_eq!([0; 4].map(&mut waits), [1_000, 250, 125, 125]);
         assert_eq!([BATCH_BYTES / 4; 6].map(&mut waits), [250, 500, 1_000, 2_000, 4_000, 4_000]);
@@ -156,6 +177,6 @@ mod tests {
 
     #[test]
     fn a_batch_that_brings_nothing_to_read_inhibits_nothing() {
-        assert_eq!(received(0, 0).inhibits_for(at(0), READ_BYTES), Duration::ZERO);
+        assert!(!received(0, 0).inhibits(at(0), READ_BYTES, left(0)));
     }
 }

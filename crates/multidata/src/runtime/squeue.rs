@@ -33,7 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use steering::{
-    BatchSizes, Bound, Discipline, Feedback, Mode, Polling, SoftRings, ThreadToken, Watch,
+    BatchSizes, Discipline, Feedback, Mode, Polling, SoftRings, ThreadToken, UnreadBound, Watch,
 };
 use time::{Duration, Instant};
 
@@ -206,8 +206,8 @@ impl Core {
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
             let before = (self.arrived, self.shed());
-            let read = self.shard.stream_bytes().1;
-            self.is_inhibited = self.feedback.inhibits_for(at, read) > Duration::ZERO;
+            let (_, read) = self.shard.stream_bytes();
+            self.is_inhibited = self.feedback.inhibits(at, read, self.unread_bound());
             let received_more = !self.is_inhibited && self.receive_round(now);
             let sends_more = self.send_round(now);
             if !(received_more || sends_more) {
@@ -254,7 +254,14 @@ impl Core {
 
     /// Whether what the last turn left waits for readers still.
     fn awaits_readers(&self) -> bool {
-        self.is_inhibited && self.feedback.awaits(self.shard.stream_bytes().1)
+        let (_, read) = self.shard.stream_bytes();
+        self.is_inhibited && self.feedback.awaits(read, self.unread_bound())
+    }
+
+    fn unread_bound(&self) -> UnreadBound {
+        let (limit_bytes, left_bytes) =
+            (self.pool.streams_limit_bytes(), self.pool.left_to_streams_bytes());
+        UnreadBound { limit_bytes, left_bytes }
     }
 
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
@@ -262,11 +269,7 @@ impl Core {
         let (came_before, _) = self.shard.stream_bytes();
         let has_more = self.fetch_round(now);
         let (came, read) = self.shard.stream_bytes();
-        let bound = Bound {
-            limit_bytes: self.pool.streams_limit_bytes(),
-            left_bytes: self.pool.left_to_streams_bytes(),
-        };
-        self.feedback.on_received(now, came - came_before, read, bound);
+        self.feedback.on_received(now, came - came_before, read, self.unread_bound());
         has_more
     }
 
