@@ -274,6 +274,16 @@ mod tests {
         (shard, id)
     }
 
+    fn add_second(shard: &mut Shard) -> InterfaceId {
+        let config = InterfaceConfig {
+            capabilities: Capabilities::plain(Medium::Ip, 1_500),
+            mode: None,
+            addresses: vec!["10.9.0.1/24".parse().expect("a network")],
+            gateways: Vec::new(),
+        };
+        shard.add_interface(config).expect("a sound configuration")
+    }
+
     #[test]
     fn who_connects_again_and_again_by_a_device_that_failed_leaves_nothing_behind() {
         let (mut shard, id) = shard();
@@ -303,13 +313,7 @@ mod tests {
     #[test]
     fn who_waits_for_room_is_told_when_another_way_leads_there() {
         let (mut shard, first) = shard();
-        let config = InterfaceConfig {
-            capabilities: Capabilities::plain(Medium::Ip, 1_500),
-            mode: None,
-            addresses: vec!["10.9.0.1/24".parse().expect("a network")],
-            gateways: Vec::new(),
-        };
-        let second = shard.add_interface(config).expect("a sound configuration");
+        let second = add_second(&mut shard);
         let now = Instant::from_millis(1);
         let remote: core::net::SocketAddr = "10.0.0.2:80".parse().expect("an address");
         let any: core::net::SocketAddr = "0.0.0.0:0".parse().expect("an address");
@@ -336,13 +340,7 @@ mod tests {
     #[test]
     fn connections_that_move_stand_in_one_list_each() {
         let (mut shard, first) = shard();
-        let config = InterfaceConfig {
-            capabilities: Capabilities::plain(Medium::Ip, 1_500),
-            mode: None,
-            addresses: vec!["10.9.0.1/24".parse().expect("a network")],
-            gateways: Vec::new(),
-        };
-        let second = shard.add_interface(config).expect("a sound configuration");
+        let second = add_second(&mut shard);
         let now = Instant::from_millis(1);
         for last in 2..50 {
             let remote = core::net::SocketAddr::new(IpAddr::from([10, 0, 0, last]), 80);
