@@ -25,6 +25,8 @@ pub struct Axes {
     pub directions: Vec<Direction>,
     /// Whether the threads of the tasks run their stacks as well; first those that do not.
     pub driven: Vec<bool>,
+    /// Whether the kernel takes frames in with threads of its own (threaded NAPI).
+    pub napi: Vec<bool>,
     /// Numbers of connections; the first is what the others are compared with.
     pub connections: Vec<usize>,
 }
@@ -35,9 +37,10 @@ impl Axes {
     #[must_use]
     pub fn scenarios(&self, time: Duration, common: &Scenario) -> Vec<Scenario> {
         let mut scenarios = Vec::new();
-        for (device, direction, workers) in self.paths() {
+        for (device, napi, direction, workers) in self.paths() {
             scenarios.extend(self.connections.iter().map(|&connections| Scenario {
                 device,
+                napi,
                 direction,
                 connections,
                 workers,
@@ -50,12 +53,14 @@ impl Axes {
         scenarios
     }
 
-    fn paths(&self) -> impl Iterator<Item = (DeviceKind, Direction, Workers)> {
+    fn paths(&self) -> impl Iterator<Item = (DeviceKind, bool, Direction, Workers)> {
         let workers = |&driven| if driven { Workers::Drivers } else { Workers::Tasks };
         let ways = move |&direction| self.driven.iter().map(move |it| (direction, workers(it)));
         let of_device = move |&device| {
-            let ways = self.directions.iter().flat_map(ways);
-            ways.map(move |(direction, workers)| (device, direction, workers))
+            self.napi.iter().flat_map(move |&napi| {
+                let ways = self.directions.iter().flat_map(ways);
+                ways.map(move |(direction, workers)| (device, napi, direction, workers))
+            })
         };
         self.devices.iter().flat_map(of_device)
     }
@@ -92,10 +97,7 @@ fn row(runs: &[&Run]) -> Option<Row> {
     };
     let each = |run: &Run, what: &str, of: &str| ratio(counter(run, what), counter(run, of));
     Some(Row {
-        path: match first.workers {
-            Workers::Drivers => format!("{} {} driven", first.device, first.direction),
-            Workers::Tasks | Workers::Threads => format!("{} {}", first.device, first.direction),
-        },
+        path: path_of(first),
         connections: first.connections,
         throughput_gbps: of(&|run| Some(run.throughput_gbps)),
         stack_cpu_s_per_gb: of(&|run| Some(run.stack_cpu_s_per_gb)),
@@ -110,6 +112,13 @@ fn row(runs: &[&Run]) -> Option<Row> {
         least_percent: of(&|run| share(run, LEAST_RECEIVED_BYTES)),
         most_percent: of(&|run| share(run, MOST_RECEIVED_BYTES)),
     })
+}
+
+/// The path of a run, by whatever its neighbours may differ in but the number of connections.
+fn path_of(run: &Run) -> String {
+    let napi = if run.napi { " napi" } else { "" };
+    let driven = if run.workers == Workers::Drivers { " driven" } else { "" };
+    format!("{}{napi} {}{driven}", run.device, run.direction)
 }
 
 /// What the row is compared with: the first number of connections on its path.
@@ -188,6 +197,7 @@ mod tests {
             devices: vec![DeviceKind::Wire, DeviceKind::Tap],
             directions: vec![Direction::Send, Direction::Receive],
             driven: vec![false, true],
+            napi: vec![false],
             connections: vec![64, 10_000],
         }
     }
@@ -205,6 +215,19 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 16);
+    }
+
+    #[test]
+    fn threads_of_the_kernel_are_measured_where_the_kernel_is_the_other_end() {
+        let axes = Axes { napi: vec![false, true], ..axes() };
+        let common = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        let scenarios = axes.scenarios(Duration::from_millis(10), &common);
+        let with: Vec<_> = scenarios.iter().filter(|it| it.napi).collect();
+        assert_eq!((scenarios.len(), with.len()), (24, 8));
+        assert!(with.iter().all(|it| it.device == DeviceKind::Tap && it.name().contains("napi")));
+        let run = run(TransmitMode::Multidata, 1.0);
+        let path = |napi| path_of(&Run { napi, ..run.clone() });
+        assert_ne!(path(true), path(false));
     }
 
     #[test]

@@ -59,6 +59,10 @@ pub(crate) struct ManyArguments {
         default_value = "off,on"
     )]
     drive: Vec<Switch>,
+    /// Threaded NAPI: threads of the kernel take our frames in, which may run on another CPU; several are
+    /// measured in alternation
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "off")]
+    napi: Vec<Switch>,
     /// What the application writes in one call
     #[arg(long, value_name = "B", default_value = "64K", value_parser = parse_buffer_size)]
     write_size: usize,
@@ -88,10 +92,12 @@ impl ManyArguments {
     /// # Errors
     /// A sentence, where no combination can be measured.
     pub(super) fn job(self) -> Result<Job, String> {
+        let is_on = |switches: &[Switch]| switches.iter().map(|it| *it == Switch::On).collect();
         let axes = Axes {
             devices: self.device.iter().map(|device| (*device).into()).collect(),
             directions: self.direction.iter().map(|direction| (*direction).into()).collect(),
-            driven: self.drive.iter().map(|it| *it == Switch::On).collect(),
+            driven: is_on(&self.drive),
+            napi: is_on(&self.napi),
             connections: self.connections,
         };
         let offload = self.offload == Switch::On;
@@ -110,7 +116,7 @@ impl ManyArguments {
         if scenarios.is_empty() {
             return Err(
                 "no combination of these can be measured: --offload on is for wire, tap, tun \
-                        and packet, --mtu 576 to 65521"
+                        and packet, --napi on for tap, tun and packet without offload, --mtu 576 to 65521"
                     .to_owned(),
             );
         }

@@ -86,7 +86,7 @@ fn what_a_list_names_twice_is_measured_as_often_as_all_others() {
         ("transmit --mode multidata", "--device tap --napi off,on --times off,on"),
         ("receive", "--device wire,tap --connections 1,2 --coalesce 1,2 --hold-off off,50us"),
         ("receive", "--layout R1S0F0,R2S0F0 --placement core,other --polling off,always"),
-        ("many", "--device wire,tap --direction send,receive --connections 1,2"),
+        ("many", "--device wire,tap --direction send,receive --connections 1,2 --napi off,on"),
         ("copyin --device wire", "--write-size 4K,8K --policy old,first-mss --datagram 1000,2000"),
     ] {
         let scenarios = |lists: &str| job(&format!("bench {words} {lists}")).unwrap().scenarios;
