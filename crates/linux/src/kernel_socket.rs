@@ -3,9 +3,9 @@
 use crate::system_error::SystemError;
 use rustix::fd::AsFd;
 use rustix::net::sockopt;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Selects the congestion control of a kernel TCP socket (`TCP_CONGESTION`), so that two peers can
@@ -38,10 +38,20 @@ pub fn connect(to: &SocketAddr, algorithm: &str, timeout: Duration) -> io::Resul
     Ok(socket.into())
 }
 
+/// Listens by the kernel's TCP. So many connections may wait to be accepted, where `net.core.somaxconn` lets them; the
+/// standard library's 128 are soon there, and whoever comes then is answered a second later.
+///
+/// # Errors
+/// What the system says.
+pub fn listen(address: SocketAddr, backlog: usize) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    SockRef::from(&listener).listen(backlog.try_into().unwrap_or(i32::MAX))?;
+    Ok(listener)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -54,6 +64,16 @@ mod tests {
         assert_eq!(selected, "reno");
         let error = set_congestion(&socket, "no-such").expect_err("no such algorithm");
         assert!(error.message.contains("no-such"), "{error}");
+    }
+
+    #[test]
+    fn as_many_connections_wait_as_were_asked_for() {
+        let listener = listen(([127, 0, 0, 1], 0).into(), 500).expect("a loopback address");
+        let to = listener.local_addr().expect("bound");
+        let began = std::time::Instant::now();
+        let waiting: Vec<_> = (0..500).map(|_| TcpStream::connect_timeout(&to, PATIENCE)).collect();
+        assert!(waiting.iter().all(Result::is_ok));
+        assert!(began.elapsed() < Duration::from_millis(900), "a SYN had to be repeated");
     }
 
     #[test]

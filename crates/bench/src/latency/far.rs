@@ -95,7 +95,7 @@ fn open(
     sandbox.enter_further().attempt(refused)?;
     let (device, queue) = open_tap(address, prefix_len)?;
     let listen = || {
-        let listener = crate::peer::kernel::listen((address, 0).into())?;
+        let listener = crate::peer::kernel::listen((address, 0).into(), 1)?;
         listener.set_nonblocking(true)?;
         Ok::<_, std::io::Error>((listener.local_addr()?, listener))
     };

@@ -285,7 +285,8 @@ fn work_over<S: Socket>(task: &Task, sockets: Vec<S>, by: By<'_>) -> Result<Repo
 fn meet(task: &Task) -> Result<Vec<TcpStream>, Failure> {
     let sockets: Result<Vec<TcpStream>, Failure> = match task.meeting {
         Meeting::Listen(address) => {
-            let listener = listen(address).attempt(|| format!("cannot listen on {address}"))?;
+            let listener = listen(address, task.connections)
+                .attempt(|| format!("cannot listen on {address}"))?;
             let listening =
                 listener.local_addr().attempt(|| "a listening socket has no address")?;
             say(&Report::Listening(listening));
@@ -315,9 +316,9 @@ fn meet(task: &Task) -> Result<Vec<TcpStream>, Failure> {
 /// namespace of one's own may not change that. Where the kernel has no CUBIC, its default stays.
 const CONGESTION: &str = "cubic";
 
-/// Listens by the kernel's TCP, with [`CONGESTION`].
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
+/// Listens by the kernel's TCP for so many, with [`CONGESTION`].
+pub(crate) fn listen(address: SocketAddr, connections: usize) -> io::Result<TcpListener> {
+    let listener = kernel_socket::listen(address, connections)?;
     let _ = kernel_socket::set_congestion(&listener, CONGESTION);
     Ok(listener)
 }
