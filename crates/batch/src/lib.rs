@@ -45,4 +45,4 @@ pub use pool::{BlockPool, Exhausted, PoolConfig, PoolCounters};
 pub use receive::{Frame, ReceiveBatch, ReceivedChecksum, Segmented};
 pub use strays::{StrayShares, StrayWeight};
 pub use sums::Pieces;
-pub use unread::Unread;
+pub use unread::{Unread, UnreadBound};

@@ -35,6 +35,7 @@
 
 use crate::block::{Block, BlockMut};
 use crate::sums::{PieceSums, Pieces};
+use crate::unread::UnreadBound;
 use core::fmt;
 use core::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -233,23 +234,21 @@ impl BlockPool {
         self.depot.unread_bytes(Kind::Datagrams)
     }
 
-    /// How many bytes connections may hold of what nobody has read ([`PoolConfig::streams_limit_bytes`]).
-    #[must_use]
-    pub fn streams_limit_bytes(&self) -> usize {
-        self.depot.unread_limit_bytes(Kind::Streams)
-    }
-
-    /// How many bytes of that are charged, a little ahead of what is held.
+    /// How many bytes of what connections hold unread are charged, a little ahead of what is held.
     #[must_use]
     pub fn streams_bytes(&self) -> usize {
         self.depot.unread_bytes(Kind::Streams)
     }
 
-    /// How many bytes of that are left.
+    /// How many bytes connections may hold of what nobody has read ([`PoolConfig::streams_limit_bytes`]), and how many of
+    /// them are left.
     #[inline]
     #[must_use]
-    pub fn left_to_streams_bytes(&self) -> usize {
-        self.depot.left_unread_bytes(Kind::Streams)
+    pub fn streams_bound(&self) -> UnreadBound {
+        UnreadBound {
+            limit_bytes: self.depot.unread_limit_bytes(Kind::Streams),
+            left_bytes: self.depot.left_unread_bytes(Kind::Streams),
+        }
     }
 
     /// How many bytes there are, out or free.
@@ -570,7 +569,7 @@ mod tests {
         let many = PoolConfig::for_connections(10_000);
         assert_eq!(many.check(), Ok(()));
         let pool = BlockPool::new(many);
-        assert_eq!(pool.streams_limit_bytes() / 10_000, 72 << 10);
+        assert_eq!(pool.streams_bound().limit_bytes / 10_000, 72 << 10);
         assert_eq!(PoolConfig::for_connections(usize::MAX).check(), Ok(()));
     }
 

@@ -36,6 +36,24 @@ const STEP_BYTES_MAX: usize = 65_536;
 /// Of a small limit, one part in so many.
 const STEP_PART: usize = 1_024;
 
+/// How much may be unread in all sockets that share a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnreadBound {
+    /// In all.
+    pub limit_bytes: usize,
+    /// Of that, what is left.
+    pub left_bytes: usize,
+}
+
+impl UnreadBound {
+    /// Whether readers do not keep up: more than half of what may be unread is.
+    #[inline]
+    #[must_use]
+    pub fn is_near(self) -> bool {
+        self.left_bytes < self.limit_bytes / 2
+    }
+}
+
 /// What the sockets of one shard hold unread. What is counted here goes back to the pool's count with it.
 #[derive(Debug)]
 pub struct Unread {

@@ -11,29 +11,12 @@
 //! The remedy, feedback from a queue with a timeout, is that of Mogul and Ramakrishnan, "Eliminating receive livelock in
 //! an interrupt-driven kernel" (1997), 6.6.1.
 
+use batch::UnreadBound;
 use time::{Duration, Instant};
 
 /// So long a batch keeps input inhibited at most, where readers come and where they do not.
 const PATIENCE_MAX: Duration = Duration::from_millis(4);
 const PATIENCE_MIN: Duration = Duration::from_micros(125);
-
-/// Nothing is inhibited while one part in so many is left.
-const LEFT_PART: usize = 2;
-
-/// How much may be unread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnreadBound {
-    /// In all.
-    pub limit_bytes: usize,
-    /// Of that, what is left.
-    pub left_bytes: usize,
-}
-
-impl UnreadBound {
-    fn is_near(self) -> bool {
-        self.left_bytes < self.limit_bytes / LEFT_PART
-    }
-}
 
 /// See the module documentation. Nothing is inhibited at first.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +63,7 @@ impl Feedback {
             false => PATIENCE_MAX.min(self.patience * 2),
         };
         // Half of it may stay at first, and nothing in the end: so the bound is neared and not reached.
-        let part = 2 * (bound.limit_bytes / LEFT_PART / bound.left_bytes.max(1)).max(1);
+        let part = 2 * (bound.limit_bytes / 2 / bound.left_bytes.max(1)).max(1);
         self.from_read_bytes = read_bytes;
         self.until_read_bytes = read_bytes + brought_bytes - brought_bytes / part as u64;
         self.until = now + self.patience;

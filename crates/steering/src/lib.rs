@@ -80,7 +80,7 @@ pub use discipline::{
 };
 pub use door::Door;
 pub use exchange::{Arrived, Desk, Exchange, SoftRings, TakenIn};
-pub use feedback::{Feedback, UnreadBound};
+pub use feedback::Feedback;
 pub use layout::{BadLayout, Layout};
 pub use socket_program::Instruction;
 pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};

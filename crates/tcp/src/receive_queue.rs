@@ -19,7 +19,7 @@
 //! ([`ReceiveQueue::copy_out`]).
 //!
 //! Many queues, each within its capacity, may hold more than there is memory. So all that share a pool hold a part of it
-//! ([`BlockPool::left_to_streams_bytes`]): a queue grows while it holds less than is left, and offers half of that, so that
+//! ([`BlockPool::streams_bound`]): a queue grows while it holds less than is left, and offers half of that, so that
 //! little which was announced has to be refused. A few segments in order a reader gets at any time.
 
 use crate::assembler::{Assembler, AssemblerConfig, Insert, Overlap, Piece};
@@ -87,6 +87,8 @@ pub(crate) struct ReceiveQueue {
     has_fin: bool,
     /// Only a SYN has announced a window so far, which could not say more than 65,535.
     is_syn_window: bool,
+    /// Readers of all connections did not keep up when payload arrived last.
+    is_much_unread: bool,
     /// What could be offered of the capacity when payload arrived last.
     offer_bytes_max: u32,
     /// RCV.NXT when a closed window was announced last; before that a number that is gone.
@@ -123,6 +125,7 @@ impl ReceiveQueue {
             tail_is_ours: false,
             has_fin: false,
             is_syn_window: true,
+            is_much_unread: false,
             offer_bytes_max: u32::MAX,
             closed_at: SeqNumber(0),
             ahead: None,
@@ -167,9 +170,10 @@ impl ReceiveQueue {
         self.edge
     }
 
-    /// Whether blocks were scarce when payload arrived last, or much was unread in all connections.
-    pub(crate) fn is_pressed(&self) -> bool {
-        self.capacity_bytes > self.offer_bytes_max
+    /// Whether a larger buffer is of use: not where blocks were scarce when payload arrived last, nor where it is readers
+    /// who do not keep up. A round trip is long then because so much waits, and all that is offered would wait, too.
+    pub(crate) fn may_grow(&self) -> bool {
+        self.capacity_bytes <= self.offer_bytes_max && !self.is_much_unread
     }
 
     /// The buffer that is offered: all of it, or what can be kept now; no less than two units of the window's scale, or
@@ -256,7 +260,9 @@ impl ReceiveQueue {
         // Under memory pressure only what comes next is kept, and only for a reader who keeps up:
         // what waits must not take the room in which that would arrive.
         let is_low = pool.is_low();
-        let left_bytes = pool.left_to_streams_bytes();
+        let bound = pool.streams_bound();
+        let left_bytes = bound.left_bytes;
+        self.is_much_unread = bound.is_near();
         self.offer_bytes_max = offer_bytes_max(is_low, left_bytes);
         let is_scarce = is_low && pool.is_scarce();
         if is_low

@@ -32,9 +32,7 @@ use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{
-    BatchSizes, Discipline, Feedback, Mode, Polling, SoftRings, ThreadToken, UnreadBound, Watch,
-};
+use steering::{BatchSizes, Discipline, Feedback, Mode, Polling, SoftRings, ThreadToken, Watch};
 use time::{Duration, Instant};
 
 /// A turn may have taken longer than its budget because the system ran others meanwhile, or nobody: so long are calls
@@ -207,7 +205,7 @@ impl Core {
         for _ in 0..ROUNDS_MAX {
             let before = (self.arrived, self.shed());
             let (_, read) = self.shard.stream_bytes();
-            self.is_inhibited = self.feedback.inhibits(at, read, self.unread_bound());
+            self.is_inhibited = self.feedback.inhibits(at, read, self.pool.streams_bound());
             let received_more = !self.is_inhibited && self.receive_round(now);
             let sends_more = self.send_round(now);
             if !(received_more || sends_more) {
@@ -255,13 +253,7 @@ impl Core {
     /// Whether what the last turn left waits for readers still.
     fn awaits_readers(&self) -> bool {
         let (_, read) = self.shard.stream_bytes();
-        self.is_inhibited && self.feedback.awaits(read, self.unread_bound())
-    }
-
-    fn unread_bound(&self) -> UnreadBound {
-        let (limit_bytes, left_bytes) =
-            (self.pool.streams_limit_bytes(), self.pool.left_to_streams_bytes());
-        UnreadBound { limit_bytes, left_bytes }
+        self.is_inhibited && self.feedback.awaits(read, self.pool.streams_bound())
     }
 
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
@@ -269,7 +261,7 @@ impl Core {
         let (came_before, _) = self.shard.stream_bytes();
         let has_more = self.fetch_round(now);
         let (came, read) = self.shard.stream_bytes();
-        self.feedback.on_received(now, came - came_before, read, self.unread_bound());
+        self.feedback.on_received(now, came - came_before, read, self.pool.streams_bound());
         has_more
     }
 

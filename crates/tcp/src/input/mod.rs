@@ -139,7 +139,7 @@ impl Connection {
         self.arm_pacing(now);
     }
 
-    /// Lets the receive buffer follow what the application reads, unless blocks are scarce.
+    /// Lets the receive buffer follow what the application reads, where a larger one is of use.
     fn tune_receive_buffer(&mut self, now: Instant) {
         let timestamps = self.negotiated.timestamps;
         let echo = self.window_tuning.take_echo();
@@ -153,7 +153,7 @@ impl Connection {
             mss: self.negotiated.payload_max_receive(),
         };
         let wanted = self.window_tuning.on_batch_end(&observed, self.receive.capacity());
-        if let Some(wanted) = wanted.filter(|_| !self.receive.is_pressed()) {
+        if let Some(wanted) = wanted.filter(|_| self.receive.may_grow()) {
             self.receive.set_capacity(wanted);
             self.counters.receive_buffer_growths += 1;
             // All may be read, and nothing be owed with which the peer would hear of it.

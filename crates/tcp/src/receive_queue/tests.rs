@@ -100,7 +100,7 @@ fn a_low_pool_keeps_only_what_comes_next_and_is_read() {
 #[test]
 fn where_much_is_unread_elsewhere_less_is_offered_and_some_segments_are_kept() {
     let (mut queue, pool) = queue(300_000);
-    let limit_bytes = pool.streams_limit_bytes();
+    let limit_bytes = pool.streams_bound().limit_bytes;
     let mut elsewhere = batch::Unread::streams(&pool);
     let mut arrives = |queue: &mut ReceiveQueue, offset, left_bytes| {
         // Of which a step is charged ahead, as for what was nothing before.
@@ -110,9 +110,14 @@ fn where_much_is_unread_elsewhere_less_is_offered_and_some_segments_are_kept() {
         let block = pool.allocate_receive(1_000).expect("room").freeze();
         queue.insert(offset, Chunk::new(block, 0..1_000), false, &pool)
     };
+    assert_eq!(arrives(&mut queue, 0, limit_bytes / 2), Arrival::InOrder);
+    assert!(queue.may_grow());
+    assert_eq!(arrives(&mut queue, 0, limit_bytes / 2 - 1), Arrival::InOrder);
+    assert!(!queue.may_grow());
+    assert_eq!(queue.read(&mut [0; 1_000]), 1_000);
     assert_eq!(arrives(&mut queue, 0, 600_000), Arrival::InOrder);
-    assert!(!queue.is_pressed());
     assert_eq!(queue.offered_bytes(0), 300_000);
+    assert_eq!(queue.read(&mut [0; 1_000]), 1_000);
     let edge = queue.edge();
     assert_eq!(arrives(&mut queue, 0, 100_000), Arrival::InOrder);
     assert_eq!((queue.offered_bytes(0), queue.edge()), (50_000, edge));
@@ -130,8 +135,8 @@ fn where_much_is_unread_elsewhere_less_is_offered_and_some_segments_are_kept() {
     assert_eq!(queue.read(&mut [0; 10]), 10);
     assert_eq!(arrives(&mut queue, 0, 0), Arrival::InOrder);
     assert_eq!(queue.len(), UNREAD_LEAST_BYTES);
-    assert_eq!(arrives(&mut queue, 0, 600_000), Arrival::InOrder);
-    assert!(!queue.is_pressed());
+    assert_eq!(arrives(&mut queue, 0, limit_bytes / 2), Arrival::InOrder);
+    assert!(queue.may_grow());
 }
 
 #[test]
