@@ -77,9 +77,11 @@ pub fn run_all<S: Socket>(
     Ok(totals)
 }
 
+/// For how long it sends or is sent to.
 fn time_of(task: &Task) -> Duration {
-    let time = task.send.as_ref().and_then(|sending| sending.amount.time());
-    time.unwrap_or(Duration::ZERO)
+    let sent = task.send.as_ref().and_then(|sending| sending.amount.time());
+    let received = task.receive.as_ref().and_then(|receiving| receiving.time);
+    sent.max(received).unwrap_or(Duration::ZERO)
 }
 
 /// The time in which all connections are busy: from a quarter of the time for sending to three quarters,
@@ -333,5 +335,18 @@ mod tests {
         let window = Window::default();
         window.on_read(Instant::now(), 1);
         assert_eq!(window.busy(), None);
+    }
+    #[test]
+    fn an_end_that_is_sent_to_waits_as_long_as_one_that_sends() {
+        let minute = Duration::from_secs(60);
+        let pattern = crate::verify::Pattern::new(1, 1, crate::verify::Flow::FromConnector);
+        let receive = super::super::Receiving {
+            time: Some(minute),
+            pattern,
+            zero_copy: false,
+            verified_len_bytes: 0,
+        };
+        let task = Task { cpu: None, send: None, receive: Some(receive) };
+        assert_eq!(time_of(&task), minute);
     }
 }
