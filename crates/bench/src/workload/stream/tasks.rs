@@ -45,7 +45,7 @@ pub fn run_all<S: Socket>(
     let refused = || "cannot start tasks";
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.attempt(refused)?;
-    let patience = tasks.iter().map(time_of).max().unwrap_or_default() + 2 * STUCK;
+    let patience = patience_for(tasks.iter().map(time_of).max().unwrap_or_default());
     let window = Arc::new(Window::of(tasks));
     let before = Sender::of_this_thread();
     let outcomes = runtime.block_on(async {
@@ -75,6 +75,12 @@ pub fn run_all<S: Socket>(
         totals.sender = Sender::of_this_thread().since(before);
     }
     Ok(totals)
+}
+
+/// How long all of it may take. A sender of thousands whose segments a short queue drops waits as long again, each time,
+/// as it has waited until then (RFC 6298, 5.5), and goes on doing so behind the end, until the others are done.
+fn patience_for(time: Duration) -> Duration {
+    4 * (time + STUCK)
 }
 
 /// For how long it sends or is sent to.
