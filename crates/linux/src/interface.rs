@@ -307,13 +307,18 @@ impl Interface {
         })
     }
 
-    /// Moves NAPI polling of the interface into a kernel thread of its own, or back.
+    /// Moves NAPI polling of the interface into a kernel thread of its own, or back. A persistent interface keeps that,
+    /// for those who attach to it and may not set it.
     ///
     /// # Errors
-    /// Where the kernel cannot (before 5.12), or where /sys shows another network namespace.
+    /// Where the kernel cannot (before 5.12), where only root may, or where /sys shows another network namespace.
     pub fn set_threaded_napi(&self, on: bool) -> Result<(), SystemError> {
         let path = format!("/sys/class/net/{}/threaded", self.called_or_found());
-        fs::write(&path, if on { "1" } else { "0" }).map_err(|error| {
+        let wanted = if on { "1" } else { "0" };
+        if fs::read_to_string(&path).is_ok_and(|is_now| is_now.trim() == wanted) {
+            return Ok(());
+        }
+        fs::write(&path, wanted).map_err(|error| {
             SystemError::failed(format_args!("{path} could not be written"), &error)
         })
     }

@@ -73,7 +73,10 @@ pub enum Napi {
     Off,
     /// By its polling, so that it coalesces the segments of a flow.
     On,
-    /// The same in a kernel thread, which may run on another CPU.
+    /// The same in a kernel thread, which may run on another CPU. What the kernel's TCP does with our segments is off our
+    /// thread then: half again to three times the throughput where the kernel is the other end, and the more the more
+    /// connections there are (README.md, "Measured"); a lone question and its answer wait for two threads more. Root
+    /// sets it, once for a persistent interface.
     Threaded,
 }
 

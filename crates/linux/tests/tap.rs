@@ -82,6 +82,10 @@ fn tests() -> Vec<Test> {
             Box::new(errors::the_first_frame_of_a_longer_mtu),
         ),
         ("no_ring_is_said_and_counted".into(), Box::new(errors::no_ring_is_said_and_counted)),
+        (
+            "a_thread_for_napi_that_is_there_is_not_refused".into(),
+            Box::new(errors::a_thread_for_napi_that_is_there_is_not_refused),
+        ),
         ("a_veth_pair_comes_and_goes".into(), Box::new(errors::a_veth_pair_comes_and_goes)),
         ("settings_reach_the_kernel".into(), Box::new(errors::settings_reach_the_kernel)),
     ];

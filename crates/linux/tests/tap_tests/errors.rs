@@ -7,6 +7,7 @@ use batch::{Attributes, Block, BlockPool, Checksum, Multidata, PoolConfig, Recei
 use bytes::Bytes;
 use device::{HardwareAddress, Medium, Queue, Stop, Transmitted, Waiter};
 use linux::{Feature, Interface, IoUring, Napi, TapConfig, TapDevice, TapKind, TapQueue, VethPair};
+use rustix::mount::{MountFlags, mount_remount};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -243,6 +244,25 @@ pub(crate) fn no_ring_is_said_and_counted() {
         assert_eq!(device.queue(0).expect("nobody took it").counters().rings_lost, 0);
     });
     hidden.join().expect("what the thread asserted");
+}
+
+/// What root has set for a persistent interface is there for who may not set it.
+pub(crate) fn a_thread_for_napi_that_is_there_is_not_refused() {
+    let config = TapConfig { napi: Napi::Threaded, ..named("kept0") };
+    let first = TapDevice::open(&config).expect("a new name");
+    first.set_persistent(true).expect("ours to keep");
+    drop(first);
+    let read_only = |flags| mount_remount("/sys", MountFlags::BIND | flags, "").expect("our own");
+    read_only(MountFlags::RDONLY);
+    let with_thread = TapDevice::open(&config).map(|device| device.negotiated());
+    let without = TapDevice::open(&TapConfig { name: Some("other0".into()), ..config.clone() });
+    let without = without.map(|device| device.negotiated());
+    read_only(MountFlags::empty());
+    let with_thread = with_thread.expect("it persists");
+    assert!(with_thread.ends_with(", threaded NAPI; nothing was refused"), "{with_thread}");
+    let without = without.expect("polled otherwise");
+    assert!(without.contains(", NAPI; refused: a thread for NAPI ("), "{without}");
+    TapDevice::open(&config).and_then(|it| Ok(it.set_persistent(false)?)).expect("ours to delete");
 }
 
 pub(crate) fn settings_reach_the_kernel() {
