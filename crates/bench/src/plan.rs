@@ -30,6 +30,7 @@ pub fn default_job(time: Duration) -> Vec<Scenario> {
         scenario(Tap, Send, Lso, false),
         scenario(Tap, Receive, Single, false),
         scenario(Tap, Receive, Multidata, false),
+        scenario(Tap, Receive, Multidata, true),
         scenario(Tap, Receive, Lso, false),
         scenario(Wire, Send, Single, false),
         scenario(Wire, Send, Multidata, false),
