@@ -14,7 +14,7 @@
 use crate::endpoint::{canonical, is_in_scope};
 use crate::error::SocketError;
 use crate::event::Readiness;
-use crate::fast_open::FastOpenOptions;
+use crate::fast_open::{FastOpenOptions, Openings};
 use crate::ingress::{Incoming, Unclaimed};
 use crate::inspection::SocketKind;
 use crate::interfaces::InterfaceId;
@@ -104,9 +104,6 @@ impl Default for ListenOptions {
 /// Longest time between two SYN-ACKs (RFC 6298, 2.5: a maximum may be placed on the RTO, of 60 s at least).
 const SYN_ACK_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How long a pending fast open connection that failed goes on counting; Linux has the same.
-const FAST_OPEN_FAILURE_HOLD: Duration = Duration::from_secs(60);
-
 /// A listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -115,11 +112,8 @@ pub(crate) struct Listener {
     /// Settings of the connections it opens.
     config: Arc<tcp::Config>,
     half_open: usize,
-    /// Connections of [`FastOpenOptions::pending_max`] whose handshake is not complete, and those
-    /// whose handshake failed lately.
-    fast_open: usize,
-    /// When those that failed stop counting, in order.
-    fast_open_failures: VecDeque<Instant>,
+    /// Those of [`FastOpenOptions::pending_max`].
+    pub(crate) openings: Openings,
     accept_queue: VecDeque<SocketId>,
     /// When a cookie was sent last: long after that, none is believed.
     cookie_sent_at: Option<Instant>,
@@ -151,15 +145,6 @@ impl Listener {
 
     fn is_accept_queue_full(&self) -> bool {
         self.accept_queue.len() >= self.options.backlog
-    }
-
-    /// Whether one more connection may begin with data.
-    fn may_open_fast(&mut self, now: Instant) -> bool {
-        while self.fast_open_failures.front().is_some_and(|until| *until <= now) {
-            self.fast_open_failures.pop_front();
-            self.fast_open = self.fast_open.saturating_sub(1);
-        }
-        self.fast_open < self.options.fast_open.pending_max
     }
 }
 
@@ -235,8 +220,7 @@ impl Shard {
             options,
             config,
             half_open: 0,
-            fast_open: 0,
-            fast_open_failures: VecDeque::new(),
+            openings: Openings::default(),
             accept_queue: VecDeque::new(),
             cookie_sent_at: None,
             pending: Readiness::NONE,
@@ -362,9 +346,10 @@ impl Shard {
         now: Instant,
         incoming: &Incoming<'_>,
         listener: u32,
-        segment: &Unclaimed,
+        mut segment: Unclaimed,
     ) -> Result<(), DropReason> {
-        let isn_min = segment.isn_min;
+        let isn_min = segment.isn_min.or_else(|| self.failed_opening(now, listener, &segment.flow));
+        segment.isn_min = isn_min;
         let has_room = self.sockets.has_room();
         let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
         if listening.is_accept_queue_full() {
@@ -377,12 +362,12 @@ impl Shard {
         if !self.interfaces[incoming.origin.interface].outbox.has_room_for_answers() {
             return Err(DropReason::TransmitQueueFull);
         }
-        let may_open_fast = listening.may_open_fast(now);
         let fast_open = listening.options.fast_open;
-        let opening = self.fast_opening(now, incoming, segment, fast_open);
+        let may_open_fast = listening.openings.has_room(now, fast_open.pending_max);
+        let opening = self.fast_opening(now, incoming, &segment, fast_open);
         if opening.is_fast {
             if may_open_fast {
-                return self.accept_fast(now, incoming, listener, segment, opening.cookie);
+                return self.accept_fast(now, incoming, listener, &segment, opening.cookie);
             }
             self.counters.fast_opens_limited += 1;
         }
@@ -397,13 +382,13 @@ impl Shard {
         if by_cookie && isn_min.is_none() {
             listening.cookie_sent_at = Some(now);
             let config = Arc::clone(&listening.config);
-            self.send_cookie(now, incoming, segment, config);
+            self.send_cookie(now, incoming, &segment, config);
             return Ok(());
         }
         if is_full {
             return Err(DropReason::BacklogFull);
         }
-        self.begin_handshake(now, incoming, listener, segment, opening.cookie)
+        self.begin_handshake(now, incoming, listener, &segment, opening.cookie)
     }
 
     /// Keeps what there is to keep of a SYN, and answers it.
@@ -445,46 +430,6 @@ impl Shard {
         syn_ack.options.fast_open = cookie;
         self.send_syn_ack(incoming.origin.interface, flow, id, syn_ack);
         Ok(())
-    }
-
-    /// A SYN whose data is taken goes straight to the accept queue, with it.
-    fn accept_fast(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        listener: u32,
-        segment: &Unclaimed,
-        cookie: Option<TcpFastOpen>,
-    ) -> Result<(), DropReason> {
-        let id = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
-        let index = self.open_fast(now, incoming, segment, id, cookie)?;
-        if let Some(listening) = self.sockets.listener(listener) {
-            listening.fast_open += 1;
-        }
-        if let Some(socket) = self.sockets.tcp(index) {
-            socket.fast_open_listener = Some(id);
-        }
-        self.enqueue(listener, index);
-        self.touch(index);
-        Ok(())
-    }
-
-    /// The handshake of a connection that began with data is over, well or not. RFC 7413, 5.1: one
-    /// that was reset goes on counting for a while, so that whoever has a cookie cannot make room for
-    /// its next request by resetting the last.
-    pub(crate) fn on_fast_open_settled(&mut self, now: Instant, index: u32) {
-        let Some(socket) = self.sockets.tcp(index) else { return };
-        let has_failed = socket.connection.error().is_some();
-        if let Some(listener) = socket.fast_open_listener.take()
-            && let Ok(index) = self.sockets.index(listener)
-            && let Some(listening) = self.sockets.listener(index)
-        {
-            if has_failed {
-                listening.fast_open_failures.push_back(now + FAST_OPEN_FAILURE_HOLD);
-            } else {
-                listening.fast_open = listening.fast_open.saturating_sub(1);
-            }
-        }
     }
 
     /// Whether what comes in by interface `id` is for this listener.
@@ -716,7 +661,7 @@ impl Shard {
     }
 
     /// Puts a connection into the accept queue.
-    fn enqueue(&mut self, listener: u32, index: u32) {
+    pub(crate) fn enqueue(&mut self, listener: u32, index: u32) {
         let id = self.sockets.id(index);
         if let (Some(listening), Some(id)) = (self.sockets.listener(listener), id) {
             listening.accept_queue.push_back(id);

@@ -12,7 +12,7 @@ use crate::error::SocketError;
 use crate::fast_open_keys::{FastOpenKeys, Opening};
 use crate::ingress::{Incoming, Unclaimed};
 use crate::shard::Shard;
-use crate::sockets::{Keys, SocketId};
+use crate::sockets::{Flow, Keys, SocketId};
 use batch::Chunk;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,13 +21,19 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tcp::{Connection, FastOpenOutcome};
 use time::{Duration, Instant};
-use wire::TcpFastOpen;
+use wire::{SeqNumber, TcpFastOpen};
 
 /// Our address and the peer's: a cookie is good between these.
 pub(crate) type Pair = (IpAddr, IpAddr);
 
 /// Pairs whose cookie is remembered.
 const KNOWN_MAX: usize = 1_024;
+
+/// How long a pending connection that failed goes on counting; Linux has the same.
+const FAILURE_HOLD: Duration = Duration::from_secs(60);
+
+/// So many of those are looked at for each SYN, the newest ones: what the network brings twice it brings soon.
+const LOOKED_AT_MAX: usize = 64;
 
 /// How long a path that failed is left alone.
 const PAUSE: Duration = Duration::from_secs(3_600);
@@ -121,7 +127,97 @@ impl FastOpen {
     }
 }
 
+/// The connections of a listener whose handshake is not complete, and those whose handshake failed lately.
+#[derive(Debug, Default)]
+pub(crate) struct Openings {
+    count: usize,
+    /// In the order in which they stop counting.
+    failed: VecDeque<Failed>,
+}
+
+/// A connection that began with data and failed before its handshake was complete.
+///
+/// Its peer may know nothing of it yet but what it was answered. If the network brings its SYN a second time, that opens
+/// another connection, to which late segments of this one must not belong: its initial number lies behind them all. (A
+/// handshake in full needs nothing of the kind: nothing is sent before the peer has said which number it heard.)
+#[derive(Debug)]
+struct Failed {
+    flow: Flow,
+    next_isn_min: SeqNumber,
+    until: Instant,
+}
+
+impl Openings {
+    /// Whether one more connection may begin with data.
+    pub(crate) fn has_room(&mut self, now: Instant, pending_max: usize) -> bool {
+        while self.failed.front().is_some_and(|failed| failed.until <= now) {
+            self.failed.pop_front();
+            self.count = self.count.saturating_sub(1);
+        }
+        self.count < pending_max
+    }
+
+    /// A handshake is over. RFC 7413, 5.1: one that was reset goes on counting for a while, so that whoever has a cookie
+    /// cannot make room for its next request by resetting the last.
+    fn settle(&mut self, now: Instant, failed: Option<(Flow, SeqNumber)>) {
+        match failed {
+            Some((flow, next_isn_min)) => {
+                let until = now + FAILURE_HOLD;
+                self.failed.push_back(Failed { flow, next_isn_min, until });
+            }
+            None => self.count = self.count.saturating_sub(1),
+        }
+    }
+}
+
 impl Shard {
+    /// Where the ISS of a connection must lie that follows one between the same ports that failed with its handshake.
+    pub(crate) fn failed_opening(
+        &mut self,
+        now: Instant,
+        listener: u32,
+        flow: &Flow,
+    ) -> Option<SeqNumber> {
+        let failed = &self.sockets.listener(listener)?.openings.failed;
+        let mut newest = failed.iter().rev().take(LOOKED_AT_MAX).take_while(|it| now < it.until);
+        newest.find(|it| it.flow == *flow).map(|it| it.next_isn_min)
+    }
+
+    /// A SYN whose data is taken goes straight to the accept queue, with it.
+    pub(crate) fn accept_fast(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        listener: u32,
+        segment: &Unclaimed,
+        cookie: Option<TcpFastOpen>,
+    ) -> Result<(), DropReason> {
+        let id = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
+        let index = self.open_fast(now, incoming, segment, id, cookie)?;
+        if let Some(listening) = self.sockets.listener(listener) {
+            listening.openings.count += 1;
+        }
+        if let Some(socket) = self.sockets.tcp(index) {
+            socket.fast_open_listener = Some(id);
+        }
+        self.enqueue(listener, index);
+        self.touch(index);
+        Ok(())
+    }
+
+    /// The handshake of a connection that began with data is over, well or not.
+    pub(crate) fn on_fast_open_settled(&mut self, now: Instant, index: u32) {
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        let Some(listener) = socket.fast_open_listener.take() else { return };
+        let has_failed = socket.connection.error().is_some();
+        let failed = has_failed.then(|| (socket.flow(), socket.connection.next_isn_min()));
+        if let Ok(index) = self.sockets.index(listener)
+            && let Some(listening) = self.sockets.listener(index)
+        {
+            listening.openings.settle(now, failed);
+        }
+    }
+
     /// Whether the SYN of [`Shard::tcp_connect`] between these could carry data now: with the cookie that the peer gave to
     /// the address that it would leave from, or without one.
     #[must_use]

@@ -331,7 +331,7 @@ impl Shard {
             && self.listens_at(listener, id)
         {
             if is_syn_only(header) {
-                return self.on_syn(now, incoming, listener, &segment);
+                return self.on_syn(now, incoming, listener, segment);
             }
             // RFC 9293, 3.10.7.2: in LISTEN, what has none of RST, ACK and SYN is dropped.
             if !header.flags.intersects(TcpFlags::SYN | TcpFlags::ACK) {

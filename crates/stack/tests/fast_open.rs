@@ -445,3 +445,33 @@ fn a_reset_before_the_handshake_is_complete_is_one_to_who_accepted() {
     let status = net.hosts[1].shard.tcp_status(accepted).expect("not closed");
     assert_eq!(status.error, Some(SocketError::ConnectionReset));
 }
+
+// RFC 9293, 3.4.3: nothing that is late of a connection may belong to the next one between the same ports. Here the network
+// makes the next one, by bringing a SYN twice whose first connection has answered, and was aborted.
+#[test]
+fn a_syn_that_comes_twice_opens_behind_all_that_the_first_was_answered() {
+    let (mut net, listener, to) = with_cookie(16);
+    let mark = net.wire.len();
+    net.fate = Box::new(|from, _| if from == 1 { Fate::Lose } else { Fate::Deliver });
+    open(&mut net, to, b"data").expect("a route");
+    net.run(MS);
+    let accepted = net.hosts[1].shard.tcp_accept(listener).expect("before the handshake");
+    answer(&mut net, accepted, &harness::data(10_000));
+    net.run(MS);
+    net.hosts[1].shard.tcp_abort(net.now, accepted);
+    net.run(MS);
+    let end_of = |(from, frame): &(usize, Vec<u8>)| {
+        let (header, len) = TcpHeader::parse(&frame[20..]).ok().filter(|_| *from == 1)?;
+        Some(header.sequence + (frame.len() - 20 - len) as u32)
+    };
+    let ends = net.wire[mark..].iter().filter_map(end_of);
+    let end = ends.reduce(|one, other| one.later_of(other)).expect("an answer");
+    let (_, syn) = net.wire[mark..].iter().find(|(from, _)| *from == 0).expect("sent").clone();
+    let mark = net.wire.len();
+    net.hosts[1].inbox.push(syn);
+    net.run(MS);
+    let (from, syn_ack, _) = syns(&net, mark)[0];
+    assert_eq!(from, 1);
+    assert!(syn_ack.sequence.is_after(end), "{:?} is not behind {end:?}", syn_ack.sequence);
+    assert_eq!(net.hosts[1].shard.counters().shard.fast_opens_accepted, 2);
+}
