@@ -208,11 +208,15 @@ fn what_lies_in_a_device_that_failed_keeps_no_loop_busy() {
         let stack = builder.build().expect("a stack");
         run(async move {
             drive(&stack).expect("its device calls a loop");
-            drop(receiver);
             let socket = multidata::UdpSocket::bind(&stack, "10.1.0.1:7").expect("a free port");
-            // It is how the stack notices.
+            let brought =
+                (0..).take_while(|_| sender.try_send_many(&[&[0x45; 40]]).is_ok()).count();
+            drop(receiver);
+            // It is how the stack notices, before it has fetched all of them.
             let _ = socket.send_to(b"x", "10.1.0.2:7");
-            sender.send(&[0x45; 40]).expect("this half is open");
+            let status = stack.interfaces().remove(0);
+            assert!(status.failed.is_some());
+            assert!(status.counters.receive_frames < brought as u64, "none lies there");
             let runs = || stack.counters().runtime.squeue_runs;
             let before = runs();
             tokio::time::sleep(Duration::from_millis(300)).await;

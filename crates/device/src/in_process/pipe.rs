@@ -5,8 +5,8 @@
 //!   stack <- WireQueue <- lane --- PacketSender  <-- send --- program: receives, opens
 //! ```
 //!
-//! The halves have nothing in common, so one thread or task may wait for the stack while another waits for the
-//! network. What waits to be received is taken out of the lane many at a time, and handed out one by one. What is
+//! The halves have nothing in common but their end, so one thread or task may wait for the stack while another waits
+//! for the network. What waits to be received is taken out of the lane many at a time, and handed out one by one. What is
 //! sent together lies in one block, and reaches the stack as one batch.
 
 use super::lane::{Doorbell, Lane, Opened, QueuedFrame, Staged};
@@ -22,8 +22,8 @@ const TAKEN_PACKETS_MAX: usize = 64;
 
 /// A device for a stack, without stations and offloads, whose packets the program carries itself: what the stack
 /// sends is received there, what is sent there the stack receives. It holds 1,024 packets and 2 MiB in each
-/// direction. Where one of the halves is dropped the device has failed; where the stack or its interface
-/// is gone, both say so.
+/// direction. Where one of the halves is dropped the device has failed, which the other half says as well; where the
+/// stack or its interface is gone, both do.
 ///
 /// A task's waker is called by the stack, under the lock of a squeue: as every waker it may note that there is something
 /// to do, and not do it.
@@ -41,14 +41,19 @@ pub fn packet_pipe(mtu_bytes: usize) -> (WireQueue, PacketSender, PacketReceiver
     let queue = WireQueue::new(&config, end, end, [&there, &back], stack);
     let capacity = Room { packets: config.capacity_packets, bytes: config.capacity_bytes };
     let (pool, staged) = (lane_pool(&config), Staged::default());
-    let sender = PacketSender { lane: back, doorbell: sender, capacity, mtu_bytes, pool, staged };
-    (queue, sender, PacketReceiver::new(there, receiver))
+    let other = Arc::clone(&there);
+    let receiver = PacketReceiver::new([there, Arc::clone(&back)], receiver);
+    let sender =
+        PacketSender { lane: back, other, doorbell: sender, capacity, mtu_bytes, pool, staged };
+    (queue, sender, receiver)
 }
 
 /// Hands packets to the stack behind a [`packet_pipe`].
 #[derive(Debug)]
 pub struct PacketSender {
     lane: Arc<Lane>,
+    /// The other half's.
+    other: Arc<Lane>,
     doorbell: Arc<Doorbell>,
     capacity: Room,
     mtu_bytes: usize,
@@ -60,8 +65,8 @@ impl PacketSender {
     /// Hands over one IP packet, and waits where there is no room for it. The stack takes nothing in it on trust.
     ///
     /// # Errors
-    /// `InvalidInput` for a packet that is empty or longer than the MTU; `NetworkDown` where the stack or its
-    /// interface is gone.
+    /// `InvalidInput` for a packet that is empty or longer than the MTU; `NetworkDown` where the stack, its
+    /// interface or the other half is gone.
     pub fn send(&mut self, packet: &[u8]) -> Result<()> {
         self.send_many(&[packet]).map(drop)
     }
@@ -117,7 +122,7 @@ impl PacketSender {
         poll(&doorbell, context, || self.try_send_many(packets))
     }
 
-    /// Whether the stack or its interface is gone.
+    /// Whether the stack, its interface or the other half is gone.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.lane.is_closed()
@@ -175,9 +180,12 @@ impl PacketSender {
     }
 }
 
+/// A stack whose device has failed neither receives nor sends: who waits for one at the other half would wait for ever, as
+/// who waits for a packet at a socket would where it only could not be answered.
 impl Drop for PacketSender {
     fn drop(&mut self) {
         self.lane.close();
+        self.other.close();
     }
 }
 
@@ -185,6 +193,8 @@ impl Drop for PacketSender {
 #[derive(Debug)]
 pub struct PacketReceiver {
     lane: Arc<Lane>,
+    /// The other half's.
+    other: Arc<Lane>,
     doorbell: Arc<Doorbell>,
     opened: Opened,
     /// What was taken out of the lane, and how much of it was handed out.
@@ -193,15 +203,15 @@ pub struct PacketReceiver {
 }
 
 impl PacketReceiver {
-    fn new(lane: Arc<Lane>, doorbell: Arc<Doorbell>) -> Self {
+    fn new([lane, other]: [Arc<Lane>; 2], doorbell: Arc<Doorbell>) -> Self {
         let (opened, taken) = (Opened::default(), ReceiveBatch::new());
-        Self { lane, doorbell, opened, taken, handed_out: 0 }
+        Self { lane, other, doorbell, opened, taken, handed_out: 0 }
     }
 
     /// Waits for an IP packet and copies it out; says how long it is. What does not fit is lost.
     ///
     /// # Errors
-    /// `NetworkDown` where the stack or its interface is gone, once everything it sent was received.
+    /// `NetworkDown` where the stack, its interface or the other half is gone, once everything the stack sent was received.
     pub fn recv(&mut self, out: &mut [u8]) -> Result<usize> {
         loop {
             match self.try_recv(out) {
@@ -248,9 +258,11 @@ impl PacketReceiver {
     }
 }
 
+/// As of a [`PacketSender`].
 impl Drop for PacketReceiver {
     fn drop(&mut self) {
         self.lane.close();
+        self.other.close();
     }
 }
 
@@ -371,15 +383,43 @@ mod tests {
         assert!(sender.is_closed());
     }
 
+    /// To whoever asks first: the stack, which may have nothing to send or nothing to receive.
     #[test]
-    fn a_device_without_its_halves_has_failed() {
-        let (mut queue, sender, receiver) = packet_pipe(1_500);
-        drop(receiver);
-        let stopped = queue.transmit(&batch_of(&[b"x"])).stopped;
-        assert!(matches!(stopped, Some(Stop::Failed(_))));
-        drop(sender);
-        let mut batch = ReceiveBatch::new();
+    fn a_device_without_one_of_its_halves_has_failed_in_both_directions() {
         let pool = BlockPool::new(PoolConfig::default());
-        assert!(queue.receive(&pool, &mut batch, 9).failed.is_some());
+        for has_receiver in [false, true] {
+            let (mut queue, sender, receiver) = packet_pipe(1_500);
+            let (sender, receiver) = (Some(sender), Some(receiver));
+            let _left = (sender.filter(|_| !has_receiver), receiver.filter(|_| has_receiver));
+            assert!(queue.receive(&pool, &mut ReceiveBatch::new(), 9).failed.is_some());
+            let stopped = queue.transmit(&batch_of(&[b"x"])).stopped;
+            assert!(matches!(stopped, Some(Stop::Failed(_))));
+        }
+    }
+
+    /// The device has failed, so nothing comes from it or is taken any more.
+    #[test]
+    fn who_waits_at_one_half_hears_that_the_other_is_gone() {
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let count = || woken.0.swap(0, Ordering::SeqCst);
+        let mut out = [0; 9];
+
+        let (_queue, mut sender, receiver) = packet_pipe(1_500);
+        while sender.try_send_many(&[&[7; 1_500]]).is_ok() {}
+        assert!(sender.poll_send_many(&mut context, &[b"late"]).is_pending());
+        drop(receiver);
+        assert_eq!(count(), 1);
+        assert_eq!(kind(sender.send(b"late")), Some(ErrorKind::NetworkDown));
+        assert!(sender.is_closed());
+
+        let (mut queue, sender, mut receiver) = packet_pipe(1_500);
+        assert!(receiver.poll_recv(&mut context, &mut out).is_pending());
+        queue.transmit(&batch_of(&[b"last"]));
+        assert_eq!(count(), 1);
+        drop(sender);
+        assert_eq!(receiver.recv(&mut out).expect("it was sent before"), 4);
+        assert_eq!(kind(receiver.recv(&mut out)), Some(ErrorKind::NetworkDown));
     }
 }
