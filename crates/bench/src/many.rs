@@ -9,7 +9,7 @@
 //! evenly bytes were shared - what came over the connection over which the least came, against an even share -
 //! is of the whole run, with the emptying of all buffers behind it.
 
-use crate::results::{LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Results, Run};
+use crate::results::{LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, RECEIVED_BYTES, Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use crate::statistics::{median, ratio};
 use crate::table::{cells, headed};
@@ -92,7 +92,8 @@ fn row(runs: &[&Run]) -> Option<Row> {
     };
     let counter = |run: &Run, name: &str| run.counters.get(name).copied().unwrap_or(0) as f64;
     let share = |run: &Run, name: &str| {
-        let even = ratio(run.bytes as f64, run.connections as f64)?;
+        // Of the end that received: a run both ways moves the other end's bytes as well.
+        let even = ratio(counter(run, RECEIVED_BYTES), run.connections as f64)?;
         Some(100.0 * ratio(counter(run, name), even)?)
     };
     let each = |run: &Run, what: &str, of: &str| ratio(counter(run, what), counter(run, of));
@@ -249,6 +250,7 @@ mod tests {
         let runs = runs.map(|(scenario, gbps)| {
             let mut figures = run(TransmitMode::Multidata, gbps);
             let even = figures.bytes / scenario.connections as u64;
+            figures.counters.insert(RECEIVED_BYTES.to_owned(), figures.bytes);
             figures.counters.insert(LEAST_RECEIVED_BYTES.to_owned(), even / 2);
             figures.counters.insert(MOST_RECEIVED_BYTES.to_owned(), 2 * even);
             let of = Run::of(&scenario);
@@ -271,5 +273,22 @@ mod tests {
             ]
         );
         assert!(render(&results).contains("50 to 200"), "{}", render(&results));
+    }
+
+    #[test]
+    fn what_went_the_other_way_is_no_part_of_an_even_share() {
+        let mut run = Run {
+            connections: 4,
+            direction: "both".to_owned(),
+            ..run(TransmitMode::Multidata, 8.0)
+        };
+        run.bytes = 1_000;
+        for (name, bytes) in
+            [(RECEIVED_BYTES, 400), (LEAST_RECEIVED_BYTES, 90), (MOST_RECEIVED_BYTES, 120)]
+        {
+            run.counters.insert(name.to_owned(), bytes);
+        }
+        let text = render(&results(vec![run]));
+        assert!(text.contains("90 to 120"), "{text}");
     }
 }

@@ -273,6 +273,8 @@ impl Summary {
     }
 }
 
+/// The counter of what came over all connections to the end of which the next two are: this stack, where it receives.
+pub const RECEIVED_BYTES: &str = "received_bytes";
 /// The counter of what came over the connection over which the least came.
 pub const LEAST_RECEIVED_BYTES: &str = "least_received_bytes";
 /// The counter of what came over the connection over which the most came.

@@ -14,8 +14,8 @@ use crate::peer::tunnel::TunnelEnd;
 use crate::peer::{tunnel, wire};
 use crate::place::{Addresses, pin_to_cpu};
 use crate::results::{
-    LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Run, TRANSACTION_MEDIAN_NS, TRANSACTION_P99_NS,
-    TRANSACTIONS,
+    LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, RECEIVED_BYTES, Run, TRANSACTION_MEDIAN_NS,
+    TRANSACTION_P99_NS, TRANSACTIONS,
 };
 use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Times, Workload};
 use crate::station::{self, Station};
@@ -352,8 +352,7 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
             agree("the other end sent", theirs.sent_bytes, ours.received_bytes)?;
             enter_sender(scenario, &ours.sender, &mut counters);
             let receiver = if ours.received_bytes > 0 { ours } else { &**theirs };
-            counters.insert(LEAST_RECEIVED_BYTES.to_owned(), receiver.least_received_bytes);
-            counters.insert(MOST_RECEIVED_BYTES.to_owned(), receiver.most_received_bytes);
+            enter_receiver(receiver, &mut counters);
             (ours.sent_bytes + theirs.sent_bytes, ours.receiving_s.max(theirs.receiving_s))
         }
         WorkDone::Asked(asked) => {
@@ -419,6 +418,17 @@ fn enter_sender(scenario: &Scenario, sender: &Sender, counters: &mut Counters) {
     if scenario.times != Times::Off {
         counters.insert(SENDER_ELAPSED_NS.to_owned(), sender.elapsed_ns);
         sender.taken.count(counters);
+    }
+}
+
+/// What came, and how evenly.
+fn enter_receiver(receiver: &Totals, counters: &mut Counters) {
+    for (name, bytes) in [
+        (RECEIVED_BYTES, receiver.received_bytes),
+        (LEAST_RECEIVED_BYTES, receiver.least_received_bytes),
+        (MOST_RECEIVED_BYTES, receiver.most_received_bytes),
+    ] {
+        counters.insert(name.to_owned(), bytes);
     }
 }
 
