@@ -79,18 +79,25 @@ pub fn needs_tap(job: &[Scenario]) -> bool {
 }
 
 /// How many bytes the verification pass of a scenario moves each way: as many as a run that is
-/// bounded in bytes, a fixed amount before runs that are bounded in time.
+/// bounded in bytes, a fixed amount before runs that are bounded in time. Less before those that send no more than a
+/// rate allows, which would take minutes for it, and before long transactions fewer of them; over each connection some.
 #[must_use]
 pub fn verification_amount(scenario: &Scenario) -> Amount {
     const BEFORE_TIMED_RUNS: u64 = 64 << 20;
     const TRANSACTIONS: u64 = 200;
+    let connections = scenario.connections as u64;
     match (scenario.workload, scenario.amount) {
         (Workload::Stream, Amount::Bytes(bytes)) => Amount::Bytes(bytes),
-        (Workload::Stream, Amount::Time(_)) => {
-            Amount::Bytes(BEFORE_TIMED_RUNS.max(scenario.connections as u64))
+        (Workload::Stream, Amount::Time(time)) => {
+            let rate = scenario.rate.filter(|_| scenario.direction.sends());
+            let of_run = rate.map(|bits| (bits as f64 / 8.0 * time.as_secs_f64()) as u64);
+            let bytes = of_run.map_or(BEFORE_TIMED_RUNS, |bytes| bytes.min(BEFORE_TIMED_RUNS));
+            Amount::Bytes(bytes.max(connections))
         }
         (Workload::RequestResponse { len_bytes }, _) => {
-            Amount::Bytes(TRANSACTIONS * len_bytes as u64)
+            let len_bytes = len_bytes as u64;
+            let transactions = TRANSACTIONS.min(BEFORE_TIMED_RUNS / len_bytes.max(1));
+            Amount::Bytes(transactions.max(connections) * len_bytes)
         }
     }
 }
@@ -125,6 +132,32 @@ mod tests {
         for device in [DeviceKind::Tap, DeviceKind::Tun, DeviceKind::TapPair] {
             assert!(needs_network(&[scenario(device)]) && needs_tap(&[scenario(device)]));
         }
+    }
+
+    #[test]
+    fn a_verification_takes_no_longer_than_what_it_stands_before() {
+        let stream = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        let rated = |rate, seconds| Scenario {
+            rate: Some(rate),
+            amount: Amount::Time(Duration::from_secs(seconds)),
+            ..stream.clone()
+        };
+        assert_eq!(verification_amount(&stream), Amount::Bytes(64 << 20));
+        assert_eq!(verification_amount(&rated(1_000_000, 2)), Amount::Bytes(250_000));
+        assert_eq!(verification_amount(&rated(10_000_000_000, 2)), Amount::Bytes(64 << 20));
+        let slow = Scenario { connections: 9, ..rated(8, 1) };
+        assert_eq!(verification_amount(&slow), Amount::Bytes(9), "a byte each");
+        let receiving = Scenario { direction: Direction::Receive, ..rated(1_000_000, 2) };
+        assert_eq!(verification_amount(&receiving), Amount::Bytes(64 << 20), "not held to it");
+        let asking = |len_bytes, connections| Scenario {
+            workload: Workload::RequestResponse { len_bytes },
+            connections,
+            ..stream.clone()
+        };
+        assert_eq!(verification_amount(&asking(1, 1)), Amount::Bytes(200));
+        assert_eq!(verification_amount(&asking(1, 1_000)), Amount::Bytes(1_000), "one each");
+        assert_eq!(verification_amount(&asking(16 << 20, 1)), Amount::Bytes(64 << 20));
+        assert_eq!(verification_amount(&asking(1 << 30, 1)), Amount::Bytes(1 << 30));
     }
 
     #[test]
