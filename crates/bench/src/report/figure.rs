@@ -124,8 +124,11 @@ fn figure(title: &str, results: &Results, rows: &[&Summary]) -> Figure {
             modes.push(&row.first.mode);
         }
     }
+    // Of two runs beside each other the one that the measuring of time took nothing from.
     let at = |mode: &str, length: usize| {
-        rows.iter().find(|row| row.first.mode == mode && row.first.write_len_bytes == length)
+        let all = rows.iter();
+        let all = all.filter(|row| row.first.mode == mode && row.first.write_len_bytes == length);
+        all.min_by_key(|row| timed_word(&row.first).is_some())
     };
     let panel = |(title, unit, read): (&'static str, &'static str, Read)| Panel {
         title,
@@ -148,9 +151,14 @@ fn figure(title: &str, results: &Results, rows: &[&Summary]) -> Figure {
     }
 }
 
+/// The word that says that this is the run beside another in which time was measured.
+fn timed_word(run: &Run) -> Option<&'static str> {
+    Times::Beside.word().filter(|word| run.scenario.split(' ').any(|it| it == *word))
+}
+
 /// The scheme, and whether this is the run beside another in which time was measured.
 fn scheme(run: &Run) -> String {
-    match Times::Beside.word().filter(|word| run.scenario.split(' ').any(|it| it == *word)) {
+    match timed_word(run) {
         Some(word) => format!("{}, {word}", run.mode),
         None => run.mode.clone(),
     }
@@ -202,5 +210,17 @@ mod tests {
         let of = |name| COLUMNS.iter().position(|column| *column == name).expect("a column");
         assert_eq!(row[of("bytes copied/byte")], "2.00");
         assert_eq!(row[of("blocks/MB")], "2.0", "a MB is 2^20 bytes");
+    }
+
+    #[test]
+    fn curves_are_of_runs_in_which_time_was_not_measured() {
+        let plain = run(TransmitMode::Multidata, 10.0);
+        let timed = run(TransmitMode::Multidata, 8.0);
+        let timed = Run { scenario: format!("{} timed", timed.scenario), ..timed };
+        for runs in [[plain.clone(), timed.clone()], [timed, plain]] {
+            let figures = figures(&results(runs.to_vec()));
+            assert_eq!(figures[0].panels[0].series[0].1, [Some(10.0)]);
+            assert_eq!(figures[0].rows.len(), 2, "the table has both");
+        }
     }
 }
