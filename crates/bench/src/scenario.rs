@@ -544,13 +544,7 @@ impl Scenario {
         self.check_tunnel()?;
         self.check_packet_socket()?;
         self.check_tun()?;
-        let mtu_min = if self.ipv6 { MTU_MIN_IPV6 } else { MTU_MIN_IPV4 };
-        if !(mtu_min..=MTU_MAX).contains(&self.mtu_bytes) {
-            return Err(format!(
-                "--mtu {} is out of range: give {mtu_min} to {MTU_MAX}",
-                self.mtu_bytes
-            ));
-        }
+        self.check_mtu()?;
         let connections_max = match self.workers {
             Workers::Threads => CONNECTIONS_MAX,
             Workers::Tasks | Workers::Drivers => TASK_CONNECTIONS_MAX,
@@ -570,6 +564,19 @@ impl Scenario {
             ));
         }
         layouts::check(self)
+    }
+
+    fn check_mtu(&self) -> Result<(), String> {
+        // A tunnel's is that of the path: packets in it are shorter by what it puts around them.
+        let around = match self.device {
+            DeviceKind::Tunnel => crate::peer::tunnel::around_bytes(self.transform),
+            _ => 0,
+        };
+        let least = around + if self.ipv6 { MTU_MIN_IPV6 } else { MTU_MIN_IPV4 };
+        match self.mtu_bytes {
+            mtu if (least..=MTU_MAX).contains(&mtu) => Ok(()),
+            mtu => Err(format!("--mtu {mtu} is out of range: give {least} to {MTU_MAX}")),
+        }
     }
 
     fn check_datagrams(&self) -> Result<(), String> {
@@ -703,6 +710,20 @@ mod tests {
             (Scenario { datagram_len_bytes: Some(7), ..sound.clone() }, "--datagram 7"),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
+            (
+                Scenario { device: DeviceKind::Tunnel, mtu_bytes: 603, ..sound.clone() },
+                "--mtu 603 is out of range: give 604",
+            ),
+            (
+                Scenario {
+                    device: DeviceKind::Tunnel,
+                    transform: TransformKind::ChaChaPoly,
+                    ipv6: true,
+                    mtu_bytes: 1_331,
+                    ..sound.clone()
+                },
+                "--mtu 1331 is out of range: give 1332",
+            ),
             (Scenario { connections: 0, ..sound.clone() }, "--connections"),
             (Scenario { connections: 9, amount: Amount::Bytes(8), ..sound.clone() }, "--bytes"),
         ];

@@ -135,6 +135,17 @@ pub fn open(
     }
 }
 
+/// Bytes that such a tunnel puts around a packet.
+#[must_use]
+pub fn around_bytes(kind: TransformKind) -> usize {
+    let keys = match kind {
+        TransformKind::Null => None,
+        // Of any keys the length is the same.
+        TransformKind::ChaChaPoly => Some(ChaChaKeys { seal: [0; 32], open: [0; 32] }),
+    };
+    OUTER_HEADERS_LEN + transform(keys).overhead_bytes()
+}
+
 fn transform(keys: Option<ChaChaKeys>) -> Box<dyn Transform> {
     match keys {
         None => Box::new(Null),
