@@ -254,12 +254,15 @@ fn write<S: AsyncWrite>(
 ) -> Poll<io::Result<usize>> {
     BUFFER.with_borrow_mut(|buffer| {
         if buffer.len() < len {
-            buffer.resize(len, 0);
+            // Fresh zeroes cost nothing until they are read.
+            *buffer = vec![0; len];
         }
         let bytes = &mut buffer[..len];
-        if at < sending.verified_len_bytes {
-            sending.pattern.fill(at, bytes);
-        }
+        // No more than is checked: to fill writes of many megabytes for each of thousands took longer than the run, in
+        // which most of them then never had a turn.
+        let left = sending.verified_len_bytes.saturating_sub(at);
+        let checked = usize::try_from(left).map_or(len, |left| left.min(len));
+        sending.pattern.fill(at, &mut bytes[..checked]);
         stream.poll_write(context, bytes)
     })
 }
@@ -342,6 +345,35 @@ mod tests {
         window.on_read(Instant::now(), 1);
         assert_eq!(window.busy(), None);
     }
+
+    #[test]
+    fn a_write_is_filled_as_far_as_it_is_checked() {
+        let pattern = crate::verify::Pattern::new(1, 1, crate::verify::Flow::FromConnector);
+        let sending = |verified_len_bytes| Sending {
+            pattern,
+            amount: Amount::Bytes(100),
+            write_len_bytes: 100,
+            zero_copy: false,
+            verified_len_bytes,
+        };
+        let written = |at, verified_len_bytes| {
+            BUFFER.with_borrow_mut(|buffer| *buffer = vec![0xff; 100]);
+            let mut out = Vec::new();
+            let context = &mut Context::from_waker(std::task::Waker::noop());
+            let sending = sending(verified_len_bytes);
+            let wrote = write(Pin::new(&mut out), context, &sending, at, 100);
+            assert!(matches!(wrote, Poll::Ready(Ok(100))), "{wrote:?}");
+            out
+        };
+        for (at, verified_len_bytes, checked) in
+            [(0, u64::MAX, 100), (0, 40, 40), (30, 40, 10), (40, 40, 0), (50, 40, 0)]
+        {
+            let out = written(at, verified_len_bytes);
+            assert_eq!(pattern.check(at, &out[..checked]), Ok(()));
+            assert!(out[checked..].iter().all(|byte| *byte == 0xff), "{at} {verified_len_bytes}");
+        }
+    }
+
     #[test]
     fn an_end_that_is_sent_to_waits_as_long_as_one_that_sends() {
         let minute = Duration::from_secs(60);
