@@ -2,6 +2,7 @@
 
 use crate::layouts::{Placement, Spreading};
 use crate::measure::Counters;
+use crate::peer::kernel::STUCK;
 use crate::place::{Addresses, on_cpu};
 use crate::scenario::{DeviceKind, Outbound, Scenario, Times};
 use crate::socket::{Socket, retry_interrupted};
@@ -53,6 +54,8 @@ pub struct Station {
     is_near: bool,
     /// The CPUs that this process may use.
     cpus: Vec<usize>,
+    /// After so long a connection that was made here is stuck if nothing moves.
+    patience: Duration,
     /// What the stack sends and receives goes here; it ends behind the stack.
     capture: Option<CaptureFile>,
     /// Held open: what the queue stands on lives as long as this.
@@ -148,6 +151,7 @@ impl Station {
             spreading: scenario.spreading,
             is_near,
             cpus: linux::cpu::allowed().attempt(|| "the CPUs of this process are not known")?,
+            patience: patience_for(scenario),
             capture: None,
             _ground: None,
         })
@@ -217,7 +221,7 @@ impl Station {
     pub fn udp_socket(&self) -> Result<UdpSocket, Failure> {
         let socket = UdpSocket::bind(&self.stack, (self.address, 0));
         let socket = socket.attempt(|| format!("cannot have a UDP socket at {}", self.address))?;
-        let stuck = Some(crate::peer::kernel::STUCK);
+        let stuck = Some(STUCK);
         socket.set_write_timeout(stuck).attempt(|| "cannot set a socket up")?;
         Ok(socket)
     }
@@ -230,7 +234,7 @@ impl Station {
         let connect = |cpu| {
             let socket =
                 on_cpu(cpu, || TcpStream::connect_timeout(&self.stack, &to, CONNECT_TIMEOUT))?;
-            prepared(socket.attempt(|| format!("cannot connect to {to}"))?)
+            prepared(socket.attempt(|| format!("cannot connect to {to}"))?, self.patience)
         };
         let is_pinned = self.spreading.filter(|it| it.placement != Placement::Anywhere);
         let squeues = is_pinned.map_or(1, |it| it.layout.homes_max().into());
@@ -442,7 +446,7 @@ fn complete(about: String, refused: &[String]) -> Result<String, Failure> {
 /// # Errors
 /// A sentence.
 pub fn accept(listener: &TcpListener, connections: usize) -> Result<Vec<TcpStream>, Failure> {
-    (0..connections).map(|_| prepared(accept_one(listener, ACCEPT_TIMEOUT)?)).collect()
+    (0..connections).map(|_| prepared(accept_one(listener, ACCEPT_TIMEOUT)?, STUCK)).collect()
 }
 
 /// Accepts a connection that comes within `timeout`.
@@ -465,9 +469,18 @@ fn accept_one(listener: &TcpListener, timeout: Duration) -> Result<TcpStream, Fa
     }
 }
 
+/// How long nothing may move for an application that sends. Held to a rate, it hears nothing of the other end until
+/// what lies in its buffer has left.
+fn patience_for(scenario: &Scenario) -> Duration {
+    let buffer_bytes = tcp::Config::default().send_buffer_bytes;
+    let buffer_bytes = scenario.send_buffer_bytes.unwrap_or(buffer_bytes) as u64;
+    let emptied_s = |bits_per_second| (8 * buffer_bytes).div_ceil(bits_per_second);
+    STUCK + Duration::from_secs(scenario.rate.map_or(0, emptied_s))
+}
+
 /// A connection on which nothing moves for long is stuck, and the run fails instead of hanging.
-fn prepared(socket: TcpStream) -> Result<TcpStream, Failure> {
-    let stuck = Some(crate::peer::kernel::STUCK);
+fn prepared(socket: TcpStream, patience: Duration) -> Result<TcpStream, Failure> {
+    let stuck = Some(patience);
     socket
         .set_read_timeout(stuck)
         .and_then(|()| socket.set_write_timeout(stuck))
@@ -627,6 +640,14 @@ mod tests {
         ] {
             assert_eq!(without_ports(about), wanted);
         }
+    }
+
+    #[test]
+    fn what_leaves_slowly_is_waited_for() {
+        let scenario = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        assert_eq!(patience_for(&scenario), STUCK);
+        let slow = Scenario { rate: Some(100_000), send_buffer_bytes: Some(1 << 20), ..scenario };
+        assert_eq!(patience_for(&slow), STUCK + Duration::from_secs(84));
     }
 
     #[test]
