@@ -9,7 +9,7 @@ use crate::statistics::median;
 use crate::table::{cells, headed};
 use crate::{Attempt, Failure};
 use multidata::ip::IcmpErrorKind;
-use multidata::{EchoAnswer, RawPacket, RawSocket, Stack, echo_request};
+use multidata::{DropReason, EchoAnswer, RawPacket, RawSocket, Stack, echo_request};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -20,6 +20,9 @@ pub const SCHEMA: &str = "multidata-ping/1";
 
 /// The number of the request before all others, which none of these has.
 const FIRST: u16 = u16::MAX;
+
+/// What is said of replies that came and were not read.
+const NO_ROOM: &str = "replies for which this end had no room, as it has with smaller batches";
 
 /// So often it is asked whether to go on.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
@@ -61,7 +64,7 @@ pub struct Results {
     pub duplicates: usize,
     /// Replies with other data.
     pub damaged: usize,
-    /// ICMP errors about them: the sentence of each kind, and how many.
+    /// ICMP errors about them, and replies that found this end's socket full: the sentence of each kind, and how many.
     pub errors: Vec<(String, usize)>,
     /// Packets of each batch that the device got, on average.
     pub packets_per_batch: f64,
@@ -100,6 +103,7 @@ pub fn ping(stack: &Stack, plan: &Plan, goes_on: &dyn Fn() -> bool) -> Result<Re
     listener.listen(&[], end, (FIRST, true), &mut first, &mut Results::default())?;
     let mut asked: Vec<Asked> = Vec::with_capacity(plan.count.into());
     let before = stack.counters().device;
+    let refused_before = refused_replies(stack);
     while asked.len() < usize::from(plan.count) && goes_on() {
         let first = asked.len() as u16;
         let last = plan.count.min(first.saturating_add(plan.batch.max(1)));
@@ -117,6 +121,11 @@ pub fn ping(stack: &Stack, plan: &Plan, goes_on: &dyn Fn() -> bool) -> Result<Re
     let batches = (after.transmit_batches - before.transmit_batches).max(1);
     let packets = after.transmit_packets - before.transmit_packets;
     results.packets_per_batch = packets as f64 / batches as f64;
+    // Nobody else lost them.
+    match refused_replies(stack) - refused_before {
+        0 => {}
+        count => results.errors.push((NO_ROOM.to_owned(), count as usize)),
+    }
     results.sent = asked.len();
     let round_trips = asked.iter().filter_map(|it| it.round_trip);
     results.round_trips_us = round_trips.map(|it| it.as_nanos() as f64 / 1e3).collect();
@@ -124,6 +133,12 @@ pub fn ping(stack: &Stack, plan: &Plan, goes_on: &dyn Fn() -> bool) -> Result<Re
     let lost = asked.iter().enumerate().filter(|(_, it)| it.round_trip.is_none());
     results.lost = lost.map(|(number, _)| number).collect();
     Ok(results)
+}
+
+/// Packets that found a socket of the stack full: here they are replies to a batch that is larger than what a socket
+/// holds unread.
+fn refused_replies(stack: &Stack) -> u64 {
+    stack.counters().stack.drops.count(DropReason::SocketQueueFull)
 }
 
 /// Takes replies in.
@@ -292,6 +307,21 @@ mod tests {
         assert!(results.table().contains("100"));
         let json = crate::results::to_json(&results).expect("JSON");
         assert_eq!(serde_json::from_str::<Results>(&json).expect("as written"), results);
+    }
+
+    #[test]
+    fn replies_that_this_end_drops_are_not_left_to_the_host() {
+        let (left, _right) = stacks();
+        let large = Plan {
+            len_bytes: 1_400,
+            patience: Duration::from_secs(1),
+            ..plan("10.0.0.2", 2_000, 2_000)
+        };
+        let results = ping(&left, &large, &|| true).expect("a route");
+        assert!(results.received < results.sent, "a socket holds fewer");
+        let [(sentence, count)] = &results.errors[..] else { panic!("{:?}", results.errors) };
+        assert_eq!((sentence.as_str(), *count), (NO_ROOM, results.lost.len()));
+        assert!(results.remarks()[0].contains(NO_ROOM));
     }
 
     #[test]
