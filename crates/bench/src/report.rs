@@ -41,7 +41,10 @@ pub enum Subject {
     Layouts,
 }
 
-/// Writes `index.html` and `results.json` into a directory, which is made where it is missing. Says
+/// What a report consists of.
+pub const FILES: [&str; 2] = ["index.html", "results.json"];
+
+/// Writes its [`FILES`] into a directory, which is made where it is missing. Says
 /// where the page is.
 ///
 /// # Errors
@@ -49,12 +52,9 @@ pub enum Subject {
 pub fn write(directory: &Path, results: &Results, subject: Subject) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(directory)
         .attempt(|| format!("cannot make the directory {}", directory.display()))?;
-    let page = directory.join("index.html");
+    let [page, data] = FILES.map(|name| directory.join(name));
     whole_file::write_whole(&page, render(results, subject)?.as_bytes())?;
-    whole_file::write_whole(
-        &directory.join("results.json"),
-        results::to_json(results)?.as_bytes(),
-    )?;
+    whole_file::write_whole(&data, results::to_json(results)?.as_bytes())?;
     Ok(page)
 }
 

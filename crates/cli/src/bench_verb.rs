@@ -24,13 +24,16 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     // Before anything starts a thread: namespaces belong to threads.
     job.left_out.iter().for_each(|why| complain(&format!("left out: {why}")));
     let scenarios = without_refused(&possible(job)?, why_not)?;
-    let Preparation { rounds, line, place } = prepare(&job.output)?;
+    // The results may go there as well.
     if let Some(directory) = directory {
         std::fs::create_dir_all(directory)
             .attempt(|| format!("cannot make the directory {}", directory.display()))?;
         // A place that cannot be written should be known before the measuring, not after it.
-        WholeFile::begin(&directory.join("index.html"))?;
+        for name in bench::report::FILES {
+            WholeFile::begin(&directory.join(name))?;
+        }
     }
+    let Preparation { rounds, line, place } = prepare(&job.output)?;
     // Every run adds a section of its own.
     if let Some(file) = scenarios.iter().find_map(|scenario| scenario.capture.as_ref()) {
         let name = file.display();

@@ -134,6 +134,28 @@ fn results_that_cannot_be_written_are_an_error_and_leave_nothing() {
 }
 
 #[test]
+fn a_report_has_its_place_before_the_measuring() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let short = "bench transmit --device wire --mode single --write-size 64K --connections 1 --zero-copy off \
+                 --seconds 0.01 --runs 1";
+    let place = directory.path().join("new");
+    let place = place.display();
+    let ran = run(&format!("{short} --report {place} --json {place}/of-it.json"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let names = std::fs::read_dir(directory.path().join("new")).expect("it was made").count();
+    assert_eq!(names, 3, "the page, its results, and those that were asked for");
+
+    for name in ["index.html", "results.json"] {
+        let occupied = directory.path().join(format!("occupied-{name}"));
+        std::fs::create_dir_all(occupied.join(name)).expect("a directory of ours");
+        let ran = run(&format!("{short} --report {}", occupied.display()));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.sentence().ends_with("it is a directory"), "{ran:?}");
+        assert!(ran.stdout.is_empty(), "known before the measuring: {ran:?}");
+    }
+}
+
+#[test]
 fn who_reads_a_pipe_gets_the_results() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let pipe = directory.path().join("pipe");
