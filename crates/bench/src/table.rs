@@ -47,7 +47,7 @@ const STREAM_HEADS: [&str; 7] = [
 fn stream_figures(row: &Summary) -> [String; 6] {
     [
         match row.throughput_gbps > 0.0 {
-            true => format!("{:.2}", row.throughput_gbps),
+            true => gbps(row.throughput_gbps),
             false => "-".to_owned(),
         },
         format!("{:.3}", row.stack_cpu_s_per_gb),
@@ -164,6 +164,16 @@ pub(crate) fn cells<T: ToString>(
     words.into_iter().map(|word| Cell::new(word.to_string())).chain(figures).collect()
 }
 
+/// A throughput: two decimals, or as many as two figures take where those would say that nothing moved, as held to a
+/// rate of some Mbit/s.
+fn gbps(gbps: f64) -> String {
+    let decimals = match gbps {
+        _ if gbps >= 0.1 || gbps <= 0.0 => 2,
+        _ => 1 - (gbps.log10().floor() as i32).max(-8),
+    };
+    format!("{gbps:.*}", decimals as usize)
+}
+
 /// A whole number with its thousands set apart.
 fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.max(0.0));
@@ -238,12 +248,12 @@ fn compare_switch(off: &Summary, on: &Summary) -> Option<String> {
         _ => "off for the interface",
     };
     Some(format!(
-        "{}, {} mode moved {:.2} Gbit/s with ip_multidata_outbound {what} and {:.2} with it on \
+        "{}, {} mode moved {} Gbit/s with ip_multidata_outbound {what} and {} with it on \
          ({speed:.2} times), for {cost:.2} of the stack's CPU time per byte.",
         place(&on.first),
         on.first.mode,
-        off.throughput_gbps,
-        on.throughput_gbps,
+        gbps(off.throughput_gbps),
+        gbps(on.throughput_gbps),
     ))
 }
 
@@ -285,9 +295,10 @@ fn compare(single: &Summary, other: &Summary) -> Option<String> {
         mode => format!("{mode} blocks of {:.1} packets", other.packets_per_batch),
     };
     Some(format!(
-        "{place}, {what} moved {:.2} Gbit/s where one packet at a time moved {:.2} ({speed:.2} \
+        "{place}, {what} moved {} Gbit/s where one packet at a time moved {} ({speed:.2} \
          times), for {cost:.2} of the stack's CPU time per byte.",
-        other.throughput_gbps, single.throughput_gbps,
+        gbps(other.throughput_gbps),
+        gbps(single.throughput_gbps),
     ))
 }
 
@@ -367,6 +378,16 @@ mod tests {
         assert!(text.contains("8.00"), "{text}");
         assert!(text.contains("40.0"), "packets per batch: {text}");
         assert!(text.contains("1.10"), "system calls per packet: {text}");
+    }
+
+    #[test]
+    fn slow_streams_have_figures_too() {
+        let figures = [88.0, 0.1, 0.095, 0.001, 0.000_097_4, 0.0].map(gbps);
+        assert_eq!(figures, ["88.00", "0.10", "0.095", "0.0010", "0.000097", "0.00"]);
+        let runs = [TransmitMode::Single, TransmitMode::Multidata].map(|mode| run(mode, 0.001));
+        let results = results(runs.to_vec());
+        assert!(render(&results).contains("0.0010"), "{}", render(&results));
+        assert!(findings(&results)[0].contains("0.0010 Gbit/s"), "{:?}", findings(&results));
     }
 
     #[test]
