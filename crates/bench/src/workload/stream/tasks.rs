@@ -254,8 +254,8 @@ fn write<S: AsyncWrite>(
 ) -> Poll<io::Result<usize>> {
     BUFFER.with_borrow_mut(|buffer| {
         if buffer.len() < len {
-            // Fresh zeroes cost nothing until they are read.
-            *buffer = vec![0; len];
+            // Written once: zeroes of the allocator's would all be one page, which no application's data is.
+            buffer.resize(len, 0);
         }
         let bytes = &mut buffer[..len];
         // No more than is checked: to fill writes of many megabytes for each of thousands took longer than the run, in
