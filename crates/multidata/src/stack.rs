@@ -651,7 +651,8 @@ impl Stack {
     /// in other threads and in tasks included, with `NetworkDown` or, on a connection, `ConnectionAborted`; who waits for
     /// events ([`Stack::wait_for_event`]) hears it as well. What
     /// has arrived by then can still be read. Who gives it other devices ([`Stack::replace_queues`]) has a stack
-    /// again. Threads and memory of the stack go when the sockets are dropped, as ever, and that takes no time then.
+    /// again. Threads and memory of the stack, and its devices, go when the sockets are dropped, as ever, and that takes no
+    /// time then; who carries the packets of a [`device::packet_pipe`] hears of the end then, too.
     pub fn abort(&self) {
         let until = std::time::Instant::now() + ABORT_MAX;
         let mut panic = None;
