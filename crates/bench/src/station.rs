@@ -474,7 +474,9 @@ fn accept_one(listener: &TcpListener, timeout: Duration) -> Result<TcpStream, Fa
 fn patience_for(scenario: &Scenario) -> Duration {
     let buffer_bytes = tcp::Config::default().send_buffer_bytes;
     let buffer_bytes = scenario.send_buffer_bytes.unwrap_or(buffer_bytes) as u64;
-    let emptied_s = |bits_per_second| (8 * buffer_bytes).div_ceil(bits_per_second);
+    // The rate is the device's, by which the buffers of all connections leave.
+    let all_bits = buffer_bytes.saturating_mul(8 * scenario.connections as u64);
+    let emptied_s = |bits_per_second| all_bits.div_ceil(bits_per_second);
     STUCK + Duration::from_secs(scenario.rate.map_or(0, emptied_s))
 }
 
@@ -648,6 +650,8 @@ mod tests {
         assert_eq!(patience_for(&scenario), STUCK);
         let slow = Scenario { rate: Some(100_000), send_buffer_bytes: Some(1 << 20), ..scenario };
         assert_eq!(patience_for(&slow), STUCK + Duration::from_secs(84));
+        let shared = Scenario { connections: 2, ..slow };
+        assert_eq!(patience_for(&shared), STUCK + Duration::from_secs(168));
     }
 
     #[test]

@@ -464,7 +464,12 @@ impl Queue for WireQueue {
             self.counters.receive_frames += frames as u64;
             self.counters.receive_bytes += bytes as u64;
         }
-        Received { frames, more, failed: (closed && !more).then(peer_gone) }
+        let failed = (closed && !more).then(peer_gone);
+        if failed.is_some() {
+            // Who waits for what is sent here would wait for ever.
+            self.outgoing.close();
+        }
+        Received { frames, more, failed }
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {

@@ -307,8 +307,8 @@ impl Interface {
         })
     }
 
-    /// Moves NAPI polling of the interface into a kernel thread of its own, or back. A persistent interface keeps that,
-    /// for those who attach to it and may not set it.
+    /// Moves NAPI polling of the interface into a kernel thread of its own, or back, while somebody is attached who has
+    /// NAPI. A persistent interface keeps it, for those who attach to it later and may not set it.
     ///
     /// # Errors
     /// Where the kernel cannot (before 5.12), where only root may, or where /sys shows another network namespace.

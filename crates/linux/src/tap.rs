@@ -74,9 +74,9 @@ pub enum Napi {
     /// By its polling, so that it coalesces the segments of a flow.
     On,
     /// The same in a kernel thread, which may run on another CPU. What the kernel's TCP does with our segments is off our
-    /// thread then: half again to three times the throughput where the kernel is the other end, and the more the more
-    /// connections there are (README.md, "Measured"); a lone question and its answer wait for two threads more. Root
-    /// sets it, once for a persistent interface.
+    /// thread then: a third more to three times the throughput where the kernel is the other end, most for sending over very many
+    /// connections (README.md, "Measured"); a lone question and its answer wait for two threads more. Only root may set
+    /// it; a persistent interface keeps it, for others who attach to it with this.
     Threaded,
 }
 

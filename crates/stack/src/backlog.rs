@@ -348,7 +348,7 @@ impl Shard {
         listener: u32,
         mut segment: Unclaimed,
     ) -> Result<(), DropReason> {
-        let isn_min = segment.isn_min.or_else(|| self.failed_opening(now, listener, &segment.flow));
+        let isn_min = segment.isn_min.or_else(|| self.failed_opening(now, &segment.flow));
         segment.isn_min = isn_min;
         let has_room = self.sockets.has_room();
         let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
@@ -376,7 +376,7 @@ impl Shard {
         let by_cookie = match listening.options.syn_cookies {
             SynCookieMode::Never => false,
             SynCookieMode::WhenFull => is_full,
-            // A successor of TIME-WAIT needs an ISS that a cookie does not give.
+            // A successor of TIME-WAIT, or of a failed Fast Open, needs an ISS that a cookie does not give.
             SynCookieMode::Always => is_full || isn_min.is_none(),
         };
         if by_cookie && isn_min.is_none() {

@@ -32,8 +32,8 @@ const KNOWN_MAX: usize = 1_024;
 /// How long a pending connection that failed goes on counting; Linux has the same.
 const FAILURE_HOLD: Duration = Duration::from_secs(60);
 
-/// So many of those are looked at for each SYN, the newest ones: what the network brings twice it brings soon.
-const LOOKED_AT_MAX: usize = 64;
+/// So many of those are remembered, whoever listened: what the network brings twice it brings soon.
+const FAILED_MAX: usize = 64;
 
 /// How long a path that failed is left alone.
 const PAUSE: Duration = Duration::from_secs(3_600);
@@ -70,11 +70,18 @@ pub(crate) struct FastOpen {
     known: HashMap<Pair, Known, Keys>,
     /// The pairs in the order in which they became known.
     order: VecDeque<Pair>,
+    /// In the order in which they failed.
+    failed: VecDeque<Failed>,
 }
 
 impl FastOpen {
     pub(crate) fn new(keys: Keys) -> Self {
-        Self { keys, known: HashMap::with_hasher(keys), order: VecDeque::new() }
+        Self {
+            keys,
+            known: HashMap::with_hasher(keys),
+            order: VecDeque::new(),
+            failed: VecDeque::new(),
+        }
     }
 
     /// What a SYN between two addresses should carry, and the MSS that its data must keep to. `None`: nothing, and no data.
@@ -131,8 +138,8 @@ impl FastOpen {
 #[derive(Debug, Default)]
 pub(crate) struct Openings {
     count: usize,
-    /// In the order in which they stop counting.
-    failed: VecDeque<Failed>,
+    /// When those that failed stop counting, in order.
+    failed: VecDeque<Instant>,
 }
 
 /// A connection that began with data and failed before its handshake was complete.
@@ -150,7 +157,7 @@ struct Failed {
 impl Openings {
     /// Whether one more connection may begin with data.
     pub(crate) fn has_room(&mut self, now: Instant, pending_max: usize) -> bool {
-        while self.failed.front().is_some_and(|failed| failed.until <= now) {
+        while self.failed.front().is_some_and(|until| *until <= now) {
             self.failed.pop_front();
             self.count = self.count.saturating_sub(1);
         }
@@ -159,27 +166,18 @@ impl Openings {
 
     /// A handshake is over. RFC 7413, 5.1: one that was reset goes on counting for a while, so that whoever has a cookie
     /// cannot make room for its next request by resetting the last.
-    fn settle(&mut self, now: Instant, failed: Option<(Flow, SeqNumber)>) {
-        match failed {
-            Some((flow, next_isn_min)) => {
-                let until = now + FAILURE_HOLD;
-                self.failed.push_back(Failed { flow, next_isn_min, until });
-            }
-            None => self.count = self.count.saturating_sub(1),
+    fn settle(&mut self, now: Instant, has_failed: bool) {
+        match has_failed {
+            true => self.failed.push_back(now + FAILURE_HOLD),
+            false => self.count = self.count.saturating_sub(1),
         }
     }
 }
 
 impl Shard {
     /// Where the ISS of a connection must lie that follows one between the same ports that failed with its handshake.
-    pub(crate) fn failed_opening(
-        &mut self,
-        now: Instant,
-        listener: u32,
-        flow: &Flow,
-    ) -> Option<SeqNumber> {
-        let failed = &self.sockets.listener(listener)?.openings.failed;
-        let mut newest = failed.iter().rev().take(LOOKED_AT_MAX).take_while(|it| now < it.until);
+    pub(crate) fn failed_opening(&self, now: Instant, flow: &Flow) -> Option<SeqNumber> {
+        let mut newest = self.fast_open.failed.iter().rev().take_while(|it| now < it.until);
         newest.find(|it| it.flow == *flow).map(|it| it.next_isn_min)
     }
 
@@ -210,11 +208,18 @@ impl Shard {
         let Some(socket) = self.sockets.tcp(index) else { return };
         let Some(listener) = socket.fast_open_listener.take() else { return };
         let has_failed = socket.connection.error().is_some();
-        let failed = has_failed.then(|| (socket.flow(), socket.connection.next_isn_min()));
+        if has_failed {
+            let (flow, next_isn_min) = (socket.flow(), socket.connection.next_isn_min());
+            let failed = &mut self.fast_open.failed;
+            if failed.len() >= FAILED_MAX {
+                failed.pop_front();
+            }
+            failed.push_back(Failed { flow, next_isn_min, until: now + FAILURE_HOLD });
+        }
         if let Ok(index) = self.sockets.index(listener)
             && let Some(listening) = self.sockets.listener(index)
         {
-            listening.openings.settle(now, failed);
+            listening.openings.settle(now, has_failed);
         }
     }
 

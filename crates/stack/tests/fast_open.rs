@@ -467,6 +467,9 @@ fn a_syn_that_comes_twice_opens_behind_all_that_the_first_was_answered() {
     let ends = net.wire[mark..].iter().filter_map(end_of);
     let end = ends.reduce(|one, other| one.later_of(other)).expect("an answer");
     let (_, syn) = net.wire[mark..].iter().find(|(from, _)| *from == 0).expect("sent").clone();
+    // Whoever listens by then.
+    net.hosts[1].shard.close(net.now, listener);
+    server(&mut net, 16);
     let mark = net.wire.len();
     net.hosts[1].inbox.push(syn);
     net.run(MS);

@@ -22,8 +22,8 @@ const TAKEN_PACKETS_MAX: usize = 64;
 
 /// A device for a stack, without stations and offloads, whose packets the program carries itself: what the stack
 /// sends is received there, what is sent there the stack receives. It holds 1,024 packets and 2 MiB in each
-/// direction. Where one of the halves is dropped the device has failed, which the other half says as well; where the
-/// stack or its interface is gone, both do.
+/// direction. Where one of the halves is dropped the device has failed, of the sender once the stack has received what was
+/// sent before, and the other half says so as well; where the stack or its interface is gone, both do.
 ///
 /// A task's waker is called by the stack, under the lock of a squeue: as every waker it may note that there is something
 /// to do, and not do it.
@@ -41,10 +41,8 @@ pub fn packet_pipe(mtu_bytes: usize) -> (WireQueue, PacketSender, PacketReceiver
     let queue = WireQueue::new(&config, end, end, [&there, &back], stack);
     let capacity = Room { packets: config.capacity_packets, bytes: config.capacity_bytes };
     let (pool, staged) = (lane_pool(&config), Staged::default());
-    let other = Arc::clone(&there);
     let receiver = PacketReceiver::new([there, Arc::clone(&back)], receiver);
-    let sender =
-        PacketSender { lane: back, other, doorbell: sender, capacity, mtu_bytes, pool, staged };
+    let sender = PacketSender { lane: back, doorbell: sender, capacity, mtu_bytes, pool, staged };
     (queue, sender, receiver)
 }
 
@@ -52,8 +50,6 @@ pub fn packet_pipe(mtu_bytes: usize) -> (WireQueue, PacketSender, PacketReceiver
 #[derive(Debug)]
 pub struct PacketSender {
     lane: Arc<Lane>,
-    /// The other half's.
-    other: Arc<Lane>,
     doorbell: Arc<Doorbell>,
     capacity: Room,
     mtu_bytes: usize,
@@ -180,12 +176,10 @@ impl PacketSender {
     }
 }
 
-/// A stack whose device has failed neither receives nor sends: who waits for one at the other half would wait for ever, as
-/// who waits for a packet at a socket would where it only could not be answered.
+/// The stack has what was sent before, and then lets the other half know.
 impl Drop for PacketSender {
     fn drop(&mut self) {
         self.lane.close();
-        self.other.close();
     }
 }
 
@@ -258,7 +252,8 @@ impl PacketReceiver {
     }
 }
 
-/// As of a [`PacketSender`].
+/// A stack whose device has failed neither receives nor sends: who waits for one at the other half would wait for ever, as
+/// who waits for a packet at a socket would where it only could not be answered.
 impl Drop for PacketReceiver {
     fn drop(&mut self) {
         self.lane.close();
@@ -414,11 +409,15 @@ mod tests {
         assert_eq!(kind(sender.send(b"late")), Some(ErrorKind::NetworkDown));
         assert!(sender.is_closed());
 
-        let (mut queue, sender, mut receiver) = packet_pipe(1_500);
+        let (mut queue, mut sender, mut receiver) = packet_pipe(1_500);
         assert!(receiver.poll_recv(&mut context, &mut out).is_pending());
         queue.transmit(&batch_of(&[b"last"]));
         assert_eq!(count(), 1);
+        sender.send(b"before").expect("room");
         drop(sender);
+        let pool = BlockPool::new(PoolConfig::default());
+        let received = queue.receive(&pool, &mut ReceiveBatch::new(), 9);
+        assert_eq!((received.frames, received.failed.is_some()), (1, true));
         assert_eq!(receiver.recv(&mut out).expect("it was sent before"), 4);
         assert_eq!(kind(receiver.recv(&mut out)), Some(ErrorKind::NetworkDown));
     }
