@@ -330,7 +330,7 @@ impl Shard {
     }
 
     /// A SYN whose data is taken: the connection exists from now on, with it. The SYN-ACK brings `cookie`.
-    pub(crate) fn open_fast(
+    fn open_fast(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
