@@ -73,9 +73,10 @@ impl Connection {
             // indication, for which ssthresh MUST be lowered again. (Linux lowers it once.)
             let flight = self.send.flight();
             self.congestion.on_timeout(now, flight, self.negotiated.payload_max());
-            self.ecn.on_reduced(self.send.nxt);
             self.counters.reductions_for_timeout += 1;
         }
+        // Again, too: new data may have left since, and with it the CWR of the first.
+        self.ecn.on_reduced(self.send.nxt);
         self.rtt.on_backoff();
         self.recovery.on_timeout(now, &self.send, again, self.round_trips());
         self.timers.stop(Timer::Loss);

@@ -1,6 +1,7 @@
 //! Explicit congestion notification, against RFC 3168.
 
 use super::harness::*;
+use crate::congestion::Algorithm;
 use crate::{Config, Connection, EcnMode, Pacing};
 use time::{Duration, Instant};
 use wire::{TcpFlags, TcpOptions};
@@ -18,7 +19,11 @@ fn with_mss() -> TcpOptions {
 
 /// Actively opened; the SYN-ACK has `flags` besides its own.
 fn opened(ecn: EcnMode, flags: TcpFlags) -> Harness {
-    let mut harness = Harness::connect(config(ecn));
+    opened_with(config(ecn), flags)
+}
+
+fn opened_with(config: Config, flags: TcpFlags) -> Harness {
+    let mut harness = Harness::connect(config);
     harness.expect_one();
     harness.options = with_mss();
     harness.receive(SYN | ACK | flags, 0, 1, b"");
@@ -205,6 +210,39 @@ fn what_is_sent_again_is_not_capable_and_a_loss_is_answered_with_cwr_on_new_data
     let sent = harness.take();
     assert!(sent[0].header.flags.contains(CWR) && sent[0].ecn == 0b10);
     assert!(sent[1..].iter().all(|sent| !sent.header.flags.intersects(CWR)));
+}
+
+// RFC 3168, 6.1.2: CWR follows each reduction, be it for the same segment: what was sent since the last is new data.
+#[test]
+fn a_second_timeout_of_a_segment_is_answered_with_cwr_on_new_data_too() {
+    let mut config = config(EcnMode::Request);
+    // The others send nothing new here before the first segment has arrived.
+    config.congestion.algorithm = Algorithm::Bbr;
+    let mut harness = opened_with(config, ECE);
+    harness.write(&stream(0..60_000));
+    harness.take();
+    let mut end = 10_001;
+    for timeouts in 1..=2 {
+        harness.pass_to_deadline();
+        assert_eq!(harness.expect_one().sequence(), 1);
+        // It is lost again. What follows it is sent again for duplicate ACKs, and then new data.
+        let new = (0..20).find_map(|_| {
+            harness.receive(ACK | ECE, 1, 1, b"");
+            harness.take().into_iter().find(|sent| sent.sequence() == end)
+        });
+        let new = new.expect("new data");
+        assert!(new.header.flags.contains(CWR) && new.ecn == 0b10, "{timeouts}: {:?}", new.header);
+        end += 1_000;
+        let counters = harness.connection.counters();
+        let reductions = (counters.reductions_for_timeout, counters.reductions_for_marks);
+        assert_eq!((counters.retransmission_timeouts, reductions), (timeouts, (1, 0)));
+    }
+    // The echo for what had left before the last is of the window that this one has reduced.
+    harness.receive(ACK | ECE, 1, end - 1_000, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 0);
+    // That for what left behind it is another.
+    harness.receive(ACK | ECE, 1, end, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 1);
 }
 
 // RFC 3168, 6.1.6: "the window probe data packet MUST NOT be ECN-capable".
