@@ -9,7 +9,7 @@ use crate::marks::Marks;
 use crate::random::Random;
 use crate::stream;
 use batch::Chunk;
-use stack::{SocketError, TcpOption};
+use stack::{SendPlan, SocketError, TcpOption, TcpStatus};
 use time::{Duration, Instant};
 
 /// Where a write ends at a multiple of this in the stream, a record ends. With Nagle's algorithm the checker could not
@@ -426,15 +426,19 @@ impl Endpoint {
             if now < self.write_at {
                 return self.wake(self.write_at);
             }
-            let room = match host.shard(self.socket.home).tcp_send_room(self.socket.id) {
-                Ok(0) => return,
-                Ok(room) => room as u64,
+            // As sockets do it, nobody takes more of the pool than its share: others could never go on where the
+            // peer of one that has it all is gone.
+            let plan = match host.shard(self.socket.home).tcp_send_plan(self.socket.id) {
+                Ok(SendPlan { lent_room_bytes: 0, .. }) => return,
+                Ok(plan) => plan,
                 Err(error) => return self.fail(now, host, error, doings),
             };
             let rest = self.behaviour.stream_len - self.sent;
-            let count = room.min(rest).min(self.behaviour.write_max as u64) as usize;
+            let limit = rest.min(self.behaviour.write_max as u64) as usize;
+            let count = plan.room_bytes.min(limit);
             let is_urgent = Marks::wants(self.behaviour.urgent, self.name, self.sent);
-            let Some(appended) = self.append(now, host, count, is_urgent) else {
+            let appended = (count > 0).then(|| self.append(now, host, count, is_urgent)).flatten();
+            let Some(appended) = appended else {
                 self.write_at = now + Duration::from_millis(50);
                 return self.wake(self.write_at);
             };
@@ -529,6 +533,13 @@ impl Endpoint {
                     return self.end(now, host, Ended::ByWill);
                 }
                 Ending::Abort { .. } | Ending::Stay => {}
+            }
+        }
+        // Who has read all and says nothing more hears of an error from nothing else.
+        if self.at_end && !self.is_shut && said_all {
+            let status = host.shard(self.socket.home).tcp_status(self.socket.id);
+            if let Ok(TcpStatus { error: Some(error), .. }) = status {
+                return self.fail(now, host, error, doings);
             }
         }
         if self.is_shut && self.at_end {
