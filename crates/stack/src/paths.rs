@@ -105,11 +105,12 @@ impl Shard {
         self.refresh_multidata(index);
         let Some(socket) = self.sockets.tcp(index) else { return };
         let (id, remote) = (socket.path.interface, socket.flow().remote.ip());
-        let mss = self.path_mss(id, remote);
+        let (announced, mss) = (self.announced_mss(id, remote), self.path_mss(id, remote));
         let needs_fragments = self.path_mtus.needs_fragments(remote, Trust::Verified);
         if let Some(socket) = self.sockets.tcp(index) {
             socket.path.network.set_may_fragment(needs_fragments);
             let connection = &mut socket.connection;
+            connection.set_announced_mss(announced);
             self.connection_counters.lend(connection, |it| it.set_path_mss(now, mss));
         }
     }

@@ -399,6 +399,32 @@ fn connections_follow_the_mtu_of_their_interface() {
     }
 }
 
+// RFC 9293, 3.7.1, MUST-16: what a SYN announces is what the interface takes when it leaves, not when its connection began.
+#[test]
+fn a_syn_that_is_sent_again_announces_the_mtu_of_now() {
+    for ipv6 in [false, true] {
+        let mut net = net();
+        net.fate = Box::new(move |_, frame| match frame[14 + if ipv6 { 6 } else { 9 }] {
+            protocol::TCP => harness::Fate::Lose,
+            _ => harness::Fate::Deliver,
+        });
+        let (now, interface) = (net.now, net.hosts[0].interface);
+        let remote = SocketAddr::new(address(1, ipv6), 80);
+        net.hosts[0].shard.tcp_connect(now, None, remote).expect("a route");
+        let mut announced = |mtu: usize, seconds| {
+            net.hosts[0].shard.set_mtu(net.now, interface, mtu);
+            net.run(Duration::from_secs(seconds));
+            let headers = if ipv6 { 40 } else { 20 };
+            let syns = sent(&mut net, protocol::TCP);
+            let last = TcpHeader::parse(&syns.last().expect("it is sent again")[headers..]);
+            usize::from(last.expect("a header").0.options.mss.expect("an MSS")) + headers + 20
+        };
+        assert_eq!([announced(1_500, 2), announced(1_280, 8)], [1_500, 1_280]);
+        // What was said may have been heard, so never more.
+        assert_eq!(announced(1_500, 30), 1_280);
+    }
+}
+
 /// Two hosts on a path that loses packets longer than `path` bytes without a word.
 fn black_hole(probing: PathProbing, path: usize) -> Net {
     let config = tcp::Config { path_probing: probing, ..tcp::Config::default() };

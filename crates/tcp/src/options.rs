@@ -151,6 +151,11 @@ impl Negotiated {
         self.mss_receive
     }
 
+    /// Announces no more than this in a SYN that is still to be sent, or sent again.
+    pub(crate) fn lower_mss_receive(&mut self, mss: u16) {
+        self.mss_receive = self.mss_receive.min(mss);
+    }
+
     /// Shifts of the peer's windows and of ours, where windows are scaled.
     pub(crate) fn window_shifts(&self) -> Option<(u8, u8)> {
         self.window_scaling.then_some((self.send_shift, self.receive_shift))

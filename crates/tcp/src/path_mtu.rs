@@ -24,6 +24,7 @@ use crate::connection::Connection;
 use crate::options::Negotiated;
 use crate::recovery::RecoveryState;
 use crate::sent::Record;
+use crate::state::State;
 use crate::timers::Timer;
 use time::{Duration, Instant};
 use wire::SeqNumber;
@@ -293,6 +294,14 @@ impl Connection {
         }
         // What the window had room for may be a small segment of the new size, and wait for more of it.
         self.arm_persist(now);
+    }
+
+    /// What our interface takes is this now. The SYN of a handshake that is not over says no more, however long it
+    /// waited (RFC 9293, 3.7.1, MUST-16).
+    pub fn set_announced_mss(&mut self, mss: u16) {
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            self.negotiated.lower_mss_receive(mss);
+        }
     }
 
     /// The network header of every packet has so many bytes of options from now on: segments are
