@@ -592,6 +592,12 @@ impl Scenario {
         if self.connections > 1 || !is_one_way {
             return Err("--datagram is for one socket that sends".to_owned());
         }
+        if self.write_len_bytes < len_bytes {
+            return Err(format!(
+                "--write-size {} is less than one datagram of --datagram {len_bytes}",
+                self.write_len_bytes
+            ));
+        }
         Ok(())
     }
 
@@ -708,6 +714,10 @@ mod tests {
             (Scenario { device: DeviceKind::Packet, queues: 2, ..sound.clone() }, "--squeues 2"),
             (Scenario { datagram_len_bytes: Some(70_000), ..sound.clone() }, "--datagram 70000"),
             (Scenario { datagram_len_bytes: Some(7), ..sound.clone() }, "--datagram 7"),
+            (
+                Scenario { datagram_len_bytes: Some(1_000), write_len_bytes: 999, ..sound.clone() },
+                "--write-size 999",
+            ),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
             (

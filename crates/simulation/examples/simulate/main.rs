@@ -141,8 +141,10 @@ fn run_all(arguments: &CommandLine, count: Count) -> Count {
     let jobs = arguments
         .jobs
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, core::num::NonZero::get));
-    let ends_at =
-        arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    // What no clock reaches is no end.
+    let ends_at = arguments
+        .seconds
+        .and_then(|seconds| Instant::now().checked_add(Duration::from_secs_f64(seconds)));
     let first_seed = count.first_seed();
     let next = AtomicU64::new(count.seeds());
     let stop = AtomicBool::new(false);
