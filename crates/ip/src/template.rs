@@ -41,7 +41,8 @@ pub(crate) enum Header {
 }
 
 impl HeaderTemplate {
-    /// A header without options, with a flow label of zero. IPv4 sets DF for TCP, which finds the
+    /// A header without options, with a flow label of zero
+    /// ([`HeaderTemplate::set_flow_label`]). IPv4 sets DF for TCP, which finds the
     /// path's MTU (RFC 1191), and lets routers fragment everything else
     /// ([`HeaderTemplate::set_dont_fragment`]).
     ///
@@ -147,6 +148,15 @@ impl HeaderTemplate {
                 bytes[0] = 0x60 | dscp_ecn >> 4;
                 bytes[1] = dscp_ecn << 4 | bytes[1] & 0xf;
             }
+        }
+    }
+
+    /// Gives an IPv6 header the flow label of its flow (RFC 6437): the low 20 bits of this. That of IPv4 has none.
+    pub fn set_flow_label(&mut self, flow_label: u32) {
+        if let Header::Ipv6 { bytes } = &mut self.header {
+            let [_, high, middle, low] = flow_label.to_be_bytes();
+            bytes[1] = bytes[1] & 0xf0 | high & 0xf;
+            (bytes[2], bytes[3]) = (middle, low);
         }
     }
 

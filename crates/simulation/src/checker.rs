@@ -17,6 +17,7 @@ mod echoes;
 mod ecn;
 mod fast_open;
 mod flow;
+mod flow_labels;
 mod grounds;
 mod nagle;
 mod neighbours;
@@ -30,6 +31,7 @@ use crate::packet::{self, Body, Ip, Packet, Segment, Transport, flag};
 use core::net::{IpAddr, SocketAddr};
 use fast_open::Cookies;
 use flow::Flow;
+use flow_labels::FlowLabels;
 use neighbours::Neighbours;
 use resets::Provocations;
 use std::collections::BTreeMap;
@@ -133,6 +135,7 @@ struct Watched {
     provocations: Provocations,
     /// Those of fast open, which are others than the cookies of `cookies`.
     fast_open: Cookies,
+    flow_labels: FlowLabels,
 }
 
 /// Watches the wire of all hosts of a world.
@@ -159,6 +162,7 @@ impl Checker {
             neighbours: Neighbours::default(),
             provocations: Provocations::default(),
             fast_open: Cookies::default(),
+            flow_labels: FlowLabels::default(),
         });
     }
 
@@ -172,6 +176,7 @@ impl Checker {
         watched.neighbours = Neighbours::default();
         watched.provocations = Provocations::default();
         watched.fast_open = Cookies::default();
+        watched.flow_labels = FlowLabels::default();
     }
 
     /// The host's interface takes packets up to this length now.
@@ -400,6 +405,7 @@ impl Watched {
         if ip.hop_limit == 0 {
             return Err(("RFC 1122, 3.2.1.7: a TTL above zero", "TTL 0".to_owned()));
         }
+        self.flow_labels.judge(ip)?;
         match &ip.transport {
             Transport::Tcp(_) if !ip.dont_fragment => {
                 Err(("RFC 1191, 3: segments forbid fragmenting", "DF is clear".to_owned()))

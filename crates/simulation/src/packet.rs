@@ -56,6 +56,8 @@ pub struct Ip<'a> {
     pub hop_limit: u8,
     /// The ECN bits.
     pub ecn: u8,
+    /// The flow label; `None` in IPv4.
+    pub flow_label: Option<u32>,
     /// IPv4's "do not fragment"; always so in IPv6.
     pub dont_fragment: bool,
     /// It is a part of a datagram.
@@ -241,6 +243,7 @@ pub fn read(frame: &[u8], ethernet: bool) -> Result<Packet<'_>, String> {
                 trailer_len: frame.len() - link_len - usize::from(header.total_len()),
                 hop_limit: header.ttl(),
                 ecn: header.ecn().value(),
+                flow_label: None,
                 dont_fragment: header.dont_fragment(),
                 fragment: ip.is_payload_fragmented(),
                 transport: read_transport(&sliced, addresses, ip.payload_ip_number())?,
@@ -262,6 +265,7 @@ pub fn read(frame: &[u8], ethernet: bool) -> Result<Packet<'_>, String> {
                 trailer_len: frame.len() - link_len - len,
                 hop_limit: header.hop_limit(),
                 ecn: header.ecn().value(),
+                flow_label: Some(header.flow_label().value()),
                 dont_fragment: true,
                 fragment: ip.is_payload_fragmented(),
                 transport: read_transport(&sliced, addresses, ip.payload().ip_number)?,

@@ -215,7 +215,11 @@ impl Shard {
     }
 
     /// Queues a segment of no connection; a full queue drops it, counted.
-    pub(crate) fn send_answer(&mut self, id: InterfaceId, packet: Outgoing) {
+    pub(crate) fn send_answer(&mut self, id: InterfaceId, mut packet: Outgoing) {
+        if let Message::Segment(header) = &packet.message {
+            let (source_port, destination_port) = (header.source_port, header.destination_port);
+            self.flow_labels.label(&mut packet.network, source_port, destination_port);
+        }
         let interface = &mut self.interfaces[id];
         if interface.is_removed {
             self.drops.add(DropReason::InterfaceRemoved);

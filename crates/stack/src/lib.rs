@@ -44,6 +44,7 @@ mod event;
 mod fast_open;
 mod fast_open_keys;
 mod filter;
+mod flow_labels;
 mod flow_table;
 mod foreign_icmp;
 mod forwarding;

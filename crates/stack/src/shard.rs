@@ -14,6 +14,7 @@ use crate::error::{BadArgument, SocketError};
 use crate::event::{Events, Kept, Readiness, SocketEvent};
 use crate::fast_open::FastOpen;
 use crate::filter::GuardedFilter;
+use crate::flow_labels::FlowLabels;
 use crate::flow_table::FlowTable;
 use crate::forwarding::Forwarding;
 use crate::interface::{Interface, InterfaceConfig};
@@ -130,6 +131,7 @@ pub struct Shard {
     pub(crate) loopback: loopback::Batches,
     pub(crate) sharing: Sharing,
     pub(crate) sequence_numbers: IsnGenerator,
+    pub(crate) flow_labels: FlowLabels,
     pub(crate) icmp_limit: RateLimiter,
     /// Of resets for segments without a connection.
     pub(crate) reset_limit: RateLimiter,
@@ -207,6 +209,7 @@ impl Shard {
             sharing: Sharing::new([word(8), word(16)]),
             seed: keys.hash_one("addressing"),
             sequence_numbers: IsnGenerator::new(sequence_key),
+            flow_labels: FlowLabels::new(keys),
             reset_limit: RateLimiter::new(RESETS_PER_SECOND, RESETS_BURST, word(8).rotate_left(32)),
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, ICMP_BURST, word(8)),
             reassembly: Reassembly::new(ReassemblyConfig::default(), keys),

@@ -682,6 +682,7 @@ impl Shard {
         let sender = &self.interfaces[interface];
         let mut network = sender.header(local, remote, wire::protocol::TCP, marks);
         network.set_may_fragment(self.path_mtus.needs_fragments(remote, Trust::Verified));
+        self.flow_labels.label(&mut network, flow.local.port(), flow.remote.port());
         let socket = TcpSocket {
             confirmed: connection.first_unacknowledged(),
             connection,

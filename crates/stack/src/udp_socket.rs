@@ -345,9 +345,11 @@ impl Shard {
             self.udp_socket(id)?.on_report(report, remote);
             return Err(error);
         }
+        let mut network = Network::Ip(template);
+        self.flow_labels.label(&mut network, local.port(), remote.port());
         let looped = (to_group && multicast.is_looped).then(|| payload.clone());
         let packet = Outgoing {
-            network: Network::Ip(template),
+            network,
             next_hop: NextHop::Neighbour(next_hop),
             message: Message::Datagram {
                 source_port: local.port(),

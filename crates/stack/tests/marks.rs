@@ -9,7 +9,9 @@ use core::num::NonZeroU8;
 use device::TransmitMode;
 use harness::{Net, address, data};
 use stack::{ListenOptions, PacketMarks, SocketError};
+use std::collections::BTreeSet;
 use time::Duration;
+use wire::{Ipv6View, protocol};
 
 const MARKS: PacketMarks = PacketMarks { traffic_class: 0xba, hop_limit: NonZeroU8::new(5) };
 
@@ -116,5 +118,59 @@ fn who_receives_a_datagram_learns_how_it_was_marked() {
             let heard = heard.expect("it came");
             assert_eq!((heard.traffic_class, heard.hop_limit), (0xba, hop_limit), "{to}");
         }
+    }
+}
+
+/// The flow labels of what `host` sent with this protocol since the last call, each once.
+fn labels(net: &mut Net, host: usize, transport: u8) -> BTreeSet<u32> {
+    let frames = net.wire.drain(..).filter(|(sender, _)| *sender == host);
+    let sent = frames.filter(|(_, packet)| packet[0] >> 4 == 6 && packet[6] == transport);
+    sent.map(|(_, packet)| Ipv6View::parse(&packet).expect("a packet").flow_label()).collect()
+}
+
+// RFC 6437, 3: "assign each unrelated transport connection and application data stream to a new flow". What the host says
+// of itself is of none.
+#[test]
+fn every_flow_has_a_label_of_its_own() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let server = SocketAddr::new(address(1, true), 80);
+    let listener = net.hosts[1].shard.tcp_listen(server, 4).expect("a free port");
+    let mut seen = BTreeSet::new();
+    let mut one = |labels: BTreeSet<u32>| {
+        let only = labels.first().filter(|label| labels.len() == 1 && **label != 0);
+        assert!(only.is_some_and(|only| seen.insert(*only)), "{labels:?} after {seen:?}");
+    };
+    for _ in 0..2 {
+        // From the SYN to the ACK in TIME-WAIT.
+        let client = net.hosts[0].shard.tcp_connect(net.now, None, server).expect("a route");
+        net.run(Duration::from_millis(10));
+        let other = net.hosts[1].shard.tcp_accept(listener).expect("connected");
+        net.transfer((0, client), (1, other), &data(100_000), Duration::from_secs(10));
+        net.hosts[0].shard.close(net.now, client);
+        net.run(Duration::from_millis(10));
+        net.hosts[1].shard.close(net.now, other);
+        net.run(Duration::from_millis(10));
+        let wire = net.wire.clone();
+        one(labels(&mut net, 0, protocol::TCP));
+        net.wire = wire;
+        one(labels(&mut net, 1, protocol::TCP));
+    }
+    // A refusal, whose flow is that of the SYN, the other way.
+    let refused = SocketAddr::new(address(1, true), 81);
+    net.hosts[0].shard.tcp_connect(net.now, None, refused).expect("a route");
+    net.run(Duration::from_millis(10));
+    one(labels(&mut net, 1, protocol::TCP));
+    let socket = net.hosts[0].shard.udp_bind(SocketAddr::new(address(0, true), 9)).expect("free");
+    for port in [5_000, 5_001] {
+        let remote = SocketAddr::new(address(1, true), port);
+        for _ in 0..3 {
+            let payload = Chunk::whole(Block::from(Bytes::from_static(b"datagram")));
+            net.hosts[0].shard.udp_send(socket, Some(remote), payload).expect("room");
+        }
+        net.run(Duration::from_millis(10));
+        let wire = net.wire.clone();
+        one(labels(&mut net, 0, protocol::UDP));
+        net.wire = wire;
+        assert_eq!(labels(&mut net, 1, protocol::ICMPV6), BTreeSet::from([0]), "no such port");
     }
 }

@@ -170,6 +170,16 @@ fn rules_of_link_and_network_are_noticed() {
         payload.resize(9_100, 0);
     };
     assert_rule(verdict_on(&recorded, carries, long), "RFC 1122, 3.3.2");
+    let relabelled = verdict(&recorded, |frame| {
+        let packet = packet::read(&frame.bytes, true).ok()?;
+        let Packet { body: Body::Ip(ip), .. } = &packet else { return None };
+        let Transport::Tcp(segment) = &ip.transport else { return None };
+        let mut frame = (ip.source.is_ipv6() && is_plain(segment)).then(|| frame.clone())?;
+        // It is no part of any checksum.
+        frame.bytes[14 + 3] ^= 1;
+        Some(vec![frame])
+    });
+    assert_rule(relabelled, "RFC 6437, 3");
     let foreign = |ip: &mut Ipv4Header, _: &mut TcpHeader, _: &mut Vec<u8>| ip.source[3] = 77;
     assert_rule(verdict_on(&recorded, carries, foreign), "RFC 1122, 3.2.1.3");
     let dead = |ip: &mut Ipv4Header, _: &mut TcpHeader, _: &mut Vec<u8>| ip.time_to_live = 0;
