@@ -54,7 +54,7 @@ pub(crate) struct Ecn {
     reduced_at: Option<SeqNumber>,
     /// The last reduction was for a mark, and its round trip is not over.
     reducing: bool,
-    /// The last reduction was for a mark.
+    /// The last reduction was for a mark, or one before it whose CWR had not left yet.
     for_mark: bool,
 }
 
@@ -178,14 +178,17 @@ impl Ecn {
     /// behind it, and no second reaction within the window of data.
     pub(crate) fn on_reduced(&mut self, nxt: SeqNumber) {
         if self.on {
+            // The CWR that leaves for both must leave though this was a mistake.
+            self.for_mark &= self.owes_cwr;
             self.owes_cwr = true;
             self.reduced_at = Some(nxt);
-            (self.reducing, self.for_mark) = (false, false);
+            self.reducing = false;
         }
     }
 
     /// The loss was a mistake: where the window was reduced for it, there is nothing to tell the peer. One that was
-    /// reduced for a mark already stays so; says whether the round trip of that ended behind the loss.
+    /// reduced for a mark already stays so, and the peer is to be told of that; says whether the round trip of the mark
+    /// is over.
     pub(crate) fn on_undo(&mut self) -> bool {
         if self.for_mark {
             return !self.reducing;

@@ -302,3 +302,41 @@ fn a_mark_at_a_window_of_one_segment_stops_the_sender_for_a_timeout() {
         assert_eq!(harness.connection.counters().retransmitted_segments, 0);
     }
 }
+
+// RFC 3168, 6.1.2: "TCP should not react to congestion indications more than once every window of data". Until CWR has
+// left the peer goes on with its echo of the same mark, whatever turns out to have been no loss meanwhile.
+#[test]
+fn a_mark_that_was_not_answered_yet_outlives_a_timeout_that_was_a_mistake() {
+    let config = Config { timestamps: true, ..config(EcnMode::Request) };
+    let mut harness = Harness::connect(config);
+    harness.expect_one();
+    let clock = |harness: &Harness, value| {
+        let echo = harness.now.as_millis() as u32 + 1_000;
+        Some(wire::TcpTimestamps { value, echo })
+    };
+    harness.options = TcpOptions { timestamps: clock(&harness, 1), ..with_mss() };
+    harness.receive(SYN | ACK | ECE, 0, 1, b"");
+    harness.options.mss = None;
+    harness.take();
+    let mss = harness.connection.payload_max();
+    harness.write(&stream(0..10 * mss));
+    assert_eq!(harness.take().len(), 10);
+    let end = 1 + 10 * mss as u32;
+    let sent = clock(&harness, 2);
+    harness.now += Duration::from_millis(50);
+    harness.options.timestamps = sent;
+    harness.receive(ACK | ECE, 1, 1 + mss as u32, b"");
+    harness.expect_nothing();
+    while harness.connection.counters().retransmission_timeouts == 0 {
+        harness.pass_to_deadline();
+    }
+    harness.take();
+    // They were only late.
+    harness.now += Duration::from_millis(1);
+    harness.receive(ACK | ECE, 1, 1 + 2 * mss as u32, b"");
+    assert_eq!(harness.connection.counters().undone_by_timestamps, 1);
+    harness.receive(ACK | ECE, 1, end, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 1);
+    harness.write(&stream(0..1_000));
+    assert!(harness.take()[0].header.flags.contains(CWR));
+}
