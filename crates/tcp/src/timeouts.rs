@@ -211,7 +211,7 @@ impl Connection {
         self.config_mut().user_timeout = timeout;
         // A dead one has nothing to wait for, though what it sent was never acknowledged.
         let waits = self.state != State::Closed
-            && (self.send.flight() > 0
+            && (self.first_unacknowledged() != self.send.nxt
                 || self.owing.window_probe
                 || self.timers.is_set(Timer::Persist));
         match self.user_timeout().filter(|_| waits) {

@@ -228,3 +228,22 @@ fn a_user_timeout_before_the_answer_to_our_syn_sends_no_reset() {
     assert_eq!(harness.connection.state(), State::Closed);
     assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
 }
+
+// The SYN-ACK of a fast open waits for its acknowledgment as any other does, and what waits keeps the time it has waited.
+#[test]
+fn a_user_timeout_that_changes_while_a_fast_open_waits_keeps_the_time_it_has_waited() {
+    let now = time::Instant::from_millis(10_000);
+    let peer = Harness::connect(plain_config());
+    let syn = peer.header(SYN, 0, 0);
+    let user_timeout = Some(Duration::from_secs(5));
+    let parameters = parameters(Config { user_timeout, ..plain_config() });
+    let connection = crate::Connection::accept_fast(parameters, now, &syn, None, None, &peer.pool);
+    let mut harness = Harness::wrap(connection, now);
+    harness.expect_one();
+    harness.pass(Duration::from_millis(3_500));
+    harness.connection.set_user_timeout(harness.now, Some(Duration::from_secs(6)));
+    harness.pass(Duration::from_millis(2_400));
+    assert_eq!(harness.connection.state(), State::SynReceived);
+    harness.pass(Duration::from_millis(200));
+    assert_eq!(harness.connection.state(), State::Closed);
+}
