@@ -216,7 +216,7 @@ impl Connection {
             ato: self.config.deferred_acks_interval,
             send_mss_bytes: negotiated.payload_max(),
             receive_mss_bytes: negotiated.payload_max_receive(),
-            advertised_mss_bytes: negotiated.mss_receive().into(),
+            advertised_mss_bytes: negotiated.mss_announced().into(),
             path_mss_bytes: negotiated.mss_send().into(),
             send_next: self.send.nxt,
             receive_next: self.receive.next(),

@@ -69,7 +69,10 @@ impl Timestamps {
 /// What was offered and, once the peer's SYN is here, agreed.
 #[derive(Clone, Debug)]
 pub(crate) struct Negotiated {
+    /// The most that a SYN of ours may have said: the peer may have heard the first.
     mss_receive: u16,
+    /// What the next one says.
+    mss_announced: u16,
     mss_send_max: u16,
     mss_peer: u16,
     /// Bytes of options in each packet's network header.
@@ -93,6 +96,7 @@ impl Negotiated {
             Timestamps { offset: parameters.timestamp_offset, recent: 0, recent_at: None };
         let mut offer = Self {
             mss_receive: parameters.mss_receive,
+            mss_announced: parameters.mss_receive,
             mss_send_max: parameters.mss_send_max,
             mss_peer: parameters.mss_default,
             network_options_len: 0,
@@ -138,7 +142,7 @@ impl Negotiated {
             timestamps.echo = 0;
         }
         TcpOptions {
-            mss: Some(self.mss_receive),
+            mss: Some(self.mss_announced),
             window_scale: self.window_scaling.then_some(self.receive_shift),
             sack_permitted: self.sack,
             timestamps,
@@ -146,14 +150,19 @@ impl Negotiated {
         }
     }
 
-    /// The MSS we announce.
+    /// No segment of the peer's is longer.
     pub(crate) fn mss_receive(&self) -> u16 {
         self.mss_receive
     }
 
+    /// The MSS we announce.
+    pub(crate) fn mss_announced(&self) -> u16 {
+        self.mss_announced
+    }
+
     /// Announces no more than this in a SYN that is still to be sent, or sent again.
-    pub(crate) fn lower_mss_receive(&mut self, mss: u16) {
-        self.mss_receive = self.mss_receive.min(mss);
+    pub(crate) fn lower_mss_announced(&mut self, mss: u16) {
+        self.mss_announced = self.mss_announced.min(mss);
     }
 
     /// Shifts of the peer's windows and of ours, where windows are scaled.
@@ -210,7 +219,7 @@ impl Negotiated {
 
     /// Our estimate of the peer's full segment, for decisions about the receive window.
     pub(crate) fn payload_max_receive(&self) -> u32 {
-        u32::from(self.mss_receive.max(MSS_MIN)) - if self.timestamps.is_some() { 12 } else { 0 }
+        u32::from(self.mss_announced.max(MSS_MIN)) - if self.timestamps.is_some() { 12 } else { 0 }
     }
 
     /// Whether the header lacks a timestamp that was agreed on (RFC 7323, 3.2).

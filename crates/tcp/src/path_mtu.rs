@@ -300,7 +300,7 @@ impl Connection {
     /// waited (RFC 9293, 3.7.1, MUST-16).
     pub fn set_announced_mss(&mut self, mss: u16) {
         if matches!(self.state, State::SynSent | State::SynReceived) {
-            self.negotiated.lower_mss_receive(mss);
+            self.negotiated.lower_mss_announced(mss);
         }
     }
 

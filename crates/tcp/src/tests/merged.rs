@@ -440,3 +440,25 @@ proptest! {
         }
     }
 }
+
+// RFC 9293, 3.7.1: the peer's segments are as long as the SYN that it heard says, be it the first of two.
+#[test]
+fn who_heard_the_first_syn_sends_segments_as_long_as_that_says() {
+    let mut harness = Harness::connect(plain_config());
+    harness.expect_one();
+    harness.connection.set_announced_mss(500);
+    harness.options.mss = Some(MSS as u16);
+    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.options.mss = None;
+    let header = harness.header(ACK, 1, 1);
+    let segment = Segment {
+        header: &header,
+        payload: Some(chunk(&stream(0..3 * MSS))),
+        sparse: false,
+        segment_len: MSS as u32,
+        congestion_experienced: false,
+    };
+    let before = harness.connection.counters().segments_received;
+    harness.connection.on_segment(harness.now, segment, &harness.pool).expect("taken");
+    assert_eq!(harness.connection.counters().segments_received - before, 3);
+}
