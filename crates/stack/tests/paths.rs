@@ -399,7 +399,7 @@ fn connections_follow_the_mtu_of_their_interface() {
     }
 }
 
-// RFC 9293, 3.7.1, MUST-16: what a SYN announces is what the interface takes when it leaves, not when its connection began.
+// RFC 9293, 3.7.1, MUST-67: what a SYN announces is what the interface takes when it leaves, not when its connection began.
 #[test]
 fn a_syn_that_is_sent_again_announces_the_mtu_of_now() {
     for ipv6 in [false, true] {

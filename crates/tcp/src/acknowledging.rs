@@ -6,7 +6,7 @@
 //! the ACK and settles the debt. Where that is switched off, each ACK is noted with the segment that
 //! asks for it ([`crate::unstretched`]).
 //!
-//! RFC 9293, SHLD-18 asks for an ACK for at least every second full-sized segment. Deferring up to
+//! RFC 9293, SHLD-19 asks for an ACK for at least every second full-sized segment. Deferring up to
 //! eight on the same subnet is a stated deviation; the deferral is two while the peer must be taken
 //! to be in slow start, and it sinks by one for each segment that was sent again, down to two.
 //!

@@ -24,7 +24,7 @@ pub const MSS_MIN: u16 = 64;
 /// When an idle connection is probed (RFC 9293, 3.8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence before the first probe. RFC 9293, MUST-27: two hours by default.
+    /// Silence before the first probe. RFC 9293, MUST-28: two hours by default.
     pub idle: Duration,
     /// Time between probes.
     pub interval: Duration,

@@ -297,7 +297,7 @@ impl Connection {
     }
 
     /// What our interface takes is this now. The SYN of a handshake that is not over says no more, however long it
-    /// waited (RFC 9293, 3.7.1, MUST-16).
+    /// waited (RFC 9293, 3.7.1, MUST-67).
     pub fn set_announced_mss(&mut self, mss: u16) {
         if matches!(self.state, State::SynSent | State::SynReceived) {
             self.negotiated.lower_mss_announced(mss);

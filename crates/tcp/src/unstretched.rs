@@ -1,6 +1,6 @@
 //! ACKs that do not stretch: RFC 1122's letter ([`crate::Config::stretch_acks`] off).
 //!
-//! RFC 9293, 3.8.6.3, SHLD-18: an ACK for at least every second full-sized segment. A batch of the
+//! RFC 9293, 3.8.6.3, SHLD-19: an ACK for at least every second full-sized segment. A batch of the
 //! device brings many segments at one instant, and one ACK behind it would stand for all of them. So
 //! here each ACK is noted as the segment comes in that asks for it, with all that it would have said if
 //! the segment had come alone, and what is noted goes out before anything else does. So it is with what

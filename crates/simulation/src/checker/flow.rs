@@ -295,7 +295,7 @@ impl Flow {
             Some(mss) if usize::from(mss) + headers <= mtu || !is_new => {}
             mss => {
                 let what = format!("{mss:?} over an MTU of {mtu}");
-                return Err(("RFC 9293, 3.7.1, MUST-14 and MUST-16: an MSS that fits", what));
+                return Err(("RFC 9293, 3.7.1, MUST-14 and MUST-67: an MSS that fits", what));
             }
         }
         if !is_new {

@@ -61,7 +61,7 @@ impl Connection {
         self.note_old(incoming.old.take());
         if !self.state.receives_data() {
             // Behind the peer's FIN there is nothing. What lies before may have come again for its ACK (RFC 9293,
-            // MUST-67).
+            // 3.10.7.4).
             if incoming.payload.is_none() {
                 return Ok(());
             }

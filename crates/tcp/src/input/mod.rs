@@ -347,7 +347,7 @@ impl Connection {
             self.note_life(now);
         }
         if incoming.len() > 0 {
-            // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
+            // Sent again because our ACK was lost, or by mistake: RFC 9293, 3.10.7.4 asks for an ACK.
             self.note_again(incoming.segments());
             // What comes with a SYN is of another connection (RFC 7413), and no duplicate of this one's.
             if let Some(payload) = &incoming.payload

@@ -55,7 +55,7 @@ fn closing_second_goes_through_close_wait_and_last_ack() {
     assert!(harness.connection.is_finished() && harness.connection.error().is_none());
 }
 
-// RFC 9293, MUST-67: what comes again is acknowledged, though it goes on where nothing can be any more.
+// RFC 9293, 3.10.7.4: what comes again is acknowledged, though it goes on where nothing can be any more.
 #[test]
 fn old_data_that_goes_on_behind_the_fin_is_acknowledged() {
     let mut harness = Harness::established(plain_config());

@@ -35,7 +35,7 @@ fn acknowledged(sent: &[Sent]) -> Vec<u32> {
     sent.iter().map(|it| (it.acknowledgment() - 1) / MSS as u32).collect()
 }
 
-// RFC 9293, 3.8.6.3, SHLD-18: at least every second full-sized segment.
+// RFC 9293, 3.8.6.3, SHLD-19: at least every second full-sized segment.
 #[test]
 fn every_second_segment_of_a_train_has_an_ack_with_its_own_number() {
     for deferral in [2, 8] {
@@ -127,7 +127,7 @@ fn a_super_frame_of_which_the_most_was_here_has_the_acks_of_the_rest() {
     assert_eq!(harness.connection.poll_timeout(), None, "nothing is owed");
 }
 
-// SHLD-18 again: not only where there is nothing else to say.
+// SHLD-19 again: not only where there is nothing else to say.
 #[test]
 fn a_super_frame_with_old_data_the_end_of_the_window_or_a_fin_has_the_acks_of_its_segments() {
     let config = Config { sack: true, ..letter(2) };
@@ -153,7 +153,7 @@ fn a_super_frame_with_old_data_the_end_of_the_window_or_a_fin_has_the_acks_of_it
     assert_eq!(super_frame(&mut harness, 19_501, 3_000, 1_000), [20_001], "cut by the window");
 }
 
-// RFC 9293, 3.8.6.3, MUST-58: an ACK is delayed, and not for ever.
+// RFC 9293, 3.8.6.3, SHLD-18 and MUST-40: an ACK is delayed, and not for ever.
 #[test]
 fn the_last_of_a_super_frame_is_acknowledged_by_the_timer() {
     let mut harness = Harness::established(letter(2));
