@@ -144,7 +144,7 @@ pub struct Config {
     /// (`tcp_ip_abort_linterval`).
     pub syn_ack_retries: u32,
     /// Times in a row that the retransmission timer may go off before the connection has failed: 15
-    /// (RFC 9293, 3.8.3: R2, at least 100 s).
+    /// (RFC 9293, 3.8.3: R2, at least 100 s). A user timeout that is set or agreed on stands in its place.
     pub retries: u32,
     /// The same for a connection whose application is gone: 8, as Linux has it.
     pub orphan_retries: u32,

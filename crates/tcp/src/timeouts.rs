@@ -108,10 +108,12 @@ impl Connection {
         }
     }
 
-    /// How often in a row the timer may go off; fewer times where nobody waits for the outcome.
+    /// How often in a row the timer may go off; fewer times where nobody waits for the outcome, and as often as it
+    /// likes where who waits has said for how long (RFC 5482, 3).
     fn retries(&self) -> u32 {
         match self.owing.orphaned {
             true => self.config.orphan_retries.min(self.config.retries),
+            false if self.user_timeout().is_some() => u32::MAX,
             false => self.config.retries,
         }
     }

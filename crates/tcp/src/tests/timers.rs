@@ -247,3 +247,33 @@ fn a_user_timeout_that_changes_while_a_fast_open_waits_keeps_the_time_it_has_wai
     harness.pass(Duration::from_millis(200));
     assert_eq!(harness.connection.state(), State::Closed);
 }
+
+// RFC 5482, 3.1, and RFC 9293, 3.8.3 (MUST-21): the user timeout is R2, be it set or agreed on, and longer than retries
+// would be: "allows established TCP connections to survive extended periods without end-to-end connectivity".
+#[test]
+fn a_long_user_timeout_outlives_the_retries() {
+    let hour = Duration::from_secs(3_600);
+    let set = Config { user_timeout: Some(hour), ..plain_config() };
+    let agreed = Config { user_timeout_option: true, ..plain_config() };
+    for (config, is_closed) in [(set.clone(), false), (agreed, false), (set, true)] {
+        let user_timeout = Some(wire::TcpUserTimeout::from_seconds(3_600));
+        let options = wire::TcpOptions { user_timeout, ..wire::TcpOptions::default() };
+        let mut harness = Harness::established_with(config, options);
+        harness.window = if is_closed { 0 } else { 60_000 };
+        harness.receive(ACK, 1, 1, b"");
+        harness.write(b"data");
+        harness.take();
+        harness.pass(hour - Duration::from_secs(1));
+        assert_eq!(harness.connection.state(), State::Established);
+        harness.pass(Duration::from_secs(1));
+        assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+    }
+    // Nobody has asked for an hour where the application is gone.
+    let config = Config { user_timeout: Some(hour), ..plain_config() };
+    let mut harness = Harness::established(config);
+    harness.write(b"data");
+    harness.connection.close(harness.now);
+    harness.take();
+    harness.pass(Duration::from_secs(600));
+    assert_eq!(harness.connection.state(), State::Closed);
+}
