@@ -28,7 +28,8 @@ pub struct Keepalive {
     pub idle: Duration,
     /// Time between probes.
     pub interval: Duration,
-    /// Probes without an answer after which the connection has failed.
+    /// Probes without an answer after which the connection has failed. A user timeout that is set or agreed on stands
+    /// in its place.
     pub count: u32,
 }
 

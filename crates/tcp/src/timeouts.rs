@@ -166,9 +166,13 @@ impl Connection {
             let from = if silence < idle { self.last_received_at } else { now };
             return self.timers.set(Timer::Keepalive, from + idle);
         }
-        let is_too_long = self.unanswered.keepalive_probes > 0
-            && self.user_timeout().is_some_and(|user_timeout| silence >= user_timeout);
-        if is_too_long || self.unanswered.keepalive_probes >= keepalive.count {
+        // RFC 5482, 3.1: how long to wait is the user timeout's to say, where there is one, and one probe is enough then.
+        let probes = self.unanswered.keepalive_probes;
+        let is_over = match self.user_timeout() {
+            Some(user_timeout) => probes > 0 && silence >= user_timeout,
+            None => probes >= keepalive.count,
+        };
+        if is_over {
             return self.fail_with_reset(Some(self.timeout_error()));
         }
         self.unanswered.keepalive_probes += 1;

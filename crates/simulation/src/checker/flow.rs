@@ -291,8 +291,7 @@ impl Flow {
     ) -> Result<(), Broken> {
         let headers = if self.is_ipv6 { 60 } else { 40 };
         match syn.options.mss {
-            // A SYN that is sent again may be from before the link took less.
-            Some(mss) if usize::from(mss) + headers <= mtu || !is_new => {}
+            Some(mss) if usize::from(mss) + headers <= mtu => {}
             mss => {
                 let what = format!("{mss:?} over an MTU of {mtu}");
                 return Err(("RFC 9293, 3.7.1, MUST-14 and MUST-67: an MSS that fits", what));

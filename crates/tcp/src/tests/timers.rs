@@ -40,6 +40,20 @@ fn unanswered_probes_end_the_connection() {
     assert_eq!(harness.expect_one().header.flags, RST | ACK);
 }
 
+// RFC 5482, 3.1: it may be shorter than the probes would take, or longer.
+#[test]
+fn a_user_timeout_says_for_how_long_probes_go_on() {
+    for (seconds, probes) in [(105, 1), (200, 10)] {
+        let user_timeout = Some(Duration::from_secs(seconds));
+        let mut harness = Harness::established(Config { user_timeout, ..keepalive() });
+        harness.pass(Duration::from_secs(seconds.next_multiple_of(10)) - Duration::from_millis(1));
+        assert_eq!(harness.connection.state(), State::Established);
+        assert_eq!(harness.connection.counters().keepalive_probes_sent, probes);
+        harness.pass(Duration::from_millis(1));
+        assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+    }
+}
+
 /// Probed after two seconds, and then every five, up to three times.
 fn eager_keepalive() -> Config {
     let [idle, interval] = [2, 5].map(Duration::from_secs);
