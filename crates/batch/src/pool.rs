@@ -82,7 +82,8 @@ impl PoolConfig {
     /// The usual settings, with the limits of a program that has so many connections busy at the same time: 256 KiB for
     /// each, of which 64 KiB are for what arrives and 72 KiB for what nobody has read yet. The usual limits have that for
     /// a thousand. With less of it, what windows have invited is dropped where the peers fill them at the same time, and
-    /// has to be sent again.
+    /// has to be sent again. A proxy whose both sides are connections of the stack has two for each client: with 500
+    /// clients at once it is at the usual limits.
     ///
     /// Limits are what may be out at most. Memory is taken as it is needed, and most of it given back afterwards.
     #[must_use]
