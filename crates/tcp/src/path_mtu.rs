@@ -535,5 +535,16 @@ mod tests {
         path_mtu.set_limit(1_300);
         lose(&mut path_mtu, &mut una, 1_300);
         assert_eq!(path_mtu.due_probe(), Some(1_300), "it was lost once");
+        // One was in flight when a report said that the path takes less.
+        path_mtu.set_limit(LIMIT);
+        path_mtu.on_ack(Instant::ZERO, una);
+        path_mtu.on_probe_sent(una, una + 1, LIMIT);
+        path_mtu.set_limit(1_300);
+        path_mtu.on_probe_lost(true);
+        una += 1;
+        path_mtu.on_ack(Instant::ZERO, una);
+        lose(&mut path_mtu, &mut una, 1_300);
+        lose(&mut path_mtu, &mut una, 1_300);
+        assert_eq!(path_mtu.due_probe(), Some(1_300), "it was lost twice");
     }
 }

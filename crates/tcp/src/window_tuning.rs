@@ -259,7 +259,7 @@ mod tests {
         // Twice as much as before: 2 * 20,000 + 16 segments, and as much again, twice.
         assert_eq!(tuning.on_batch_end(&observed(41, None), 100_000), Some(3 * 56_000));
         tuning.on_read(20_000);
-        assert_eq!(tuning.on_batch_end(&observed(61, None), 168_000), None, "no more than before");
+        assert_eq!(tuning.on_batch_end(&observed(61, None), 100_000), None, "no more than before");
         tuning.on_read(600_000);
         assert_eq!(tuning.on_batch_end(&observed(81, None), 168_000), Some(1_000_000));
     }
@@ -384,5 +384,16 @@ mod tests {
         assert_eq!(tuning.rtt(None), Some(Duration::from_millis(30)));
         tuning.on_batch_end(&at(9_000, 2_002), 0);
         assert_eq!(tuning.rtt(None), Some(Duration::from_micros(33_750)), "a pause is no path");
+    }
+
+    /// In a silence it would grow old, and be taken for the round trip.
+    #[test]
+    fn an_echo_is_looked_at_once() {
+        let mut tuning = WindowTuning::new(Instant::ZERO, 1_000_000);
+        for (echo, looked_at) in [(7, Some(7)), (7, None), (8, Some(8))] {
+            tuning.on_echo(echo);
+            assert_eq!(tuning.take_echo(), looked_at);
+            assert_eq!(tuning.take_echo(), None);
+        }
     }
 }

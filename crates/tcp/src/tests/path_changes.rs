@@ -287,3 +287,25 @@ fn short_segments_that_join_into_one_too_long_are_a_black_hole() {
     }
     assert!(harness.connection.counters().black_holes > 0);
 }
+
+// RFC 4821, 7.7: behind a timeout all that is outstanding is sent again, in segments of the length that is known to
+// pass; that what the probe carried is acknowledged says nothing of the probe.
+#[test]
+fn a_probe_that_timed_out_has_not_arrived() {
+    let mut harness = opened(probing(PathProbing::Always), true);
+    harness.write(&stream(0..500));
+    harness.take();
+    harness.now += TICK;
+    harness.receive(ACK, 1, 501, b"");
+    harness.write(&stream(0..12_000));
+    assert!(harness.take().iter().any(|it| it.payload.len() == 1_460), "a probe");
+    while harness.connection.counters().retransmission_timeouts == 0 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    harness.now += TICK;
+    let nxt = nxt(&harness);
+    harness.receive(ACK, 1, nxt, b"");
+    assert_eq!(harness.connection.counters().mtu_probes_sent, 1);
+    assert_eq!(harness.connection.counters().mtu_probes_arrived, 0);
+}
