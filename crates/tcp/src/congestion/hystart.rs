@@ -214,6 +214,21 @@ mod tests {
         assert_eq!(rounds.round(16, 40), Growth::Divided(1));
     }
 
+    // RFC 9406, 4.2: "if CSS_ROUNDS rounds are complete": of this one, whatever false alarms there were before.
+    #[test]
+    fn the_rounds_of_a_false_alarm_are_not_counted() {
+        let mut rounds = Rounds::new();
+        rounds.round(16, 40);
+        for _ in 0..4 {
+            assert_eq!(rounds.round(16, 60), Growth::Divided(4));
+        }
+        assert_eq!(rounds.round(16, 40), Growth::Divided(1));
+        for _ in 0..4 {
+            assert_eq!(rounds.round(16, 60), Growth::Divided(4));
+        }
+        assert_eq!(rounds.round(16, 60), Growth::Leave);
+    }
+
     // While the window is not used there is nothing to watch for, however much is sent: the end of the last round may lie
     // half of the sequence space behind, and so ahead again.
     #[test]

@@ -195,7 +195,7 @@ fn an_undo_restores_what_was_before_and_only_once() {
         let mut path = Path::after_loss_at(algorithm, 50, 80);
         path.round_trip(1);
         let (window, threshold) = (path.window(), path.controller.slow_start_threshold());
-        for timeout in [false, true] {
+        for timeout in [true, false] {
             if timeout {
                 path.controller.on_timeout(path.now, window, MSS);
                 assert_eq!(path.window(), MSS);

@@ -242,15 +242,17 @@ fn a_probe_is_new_data_where_there_is_some() {
 // the retransmission timer would be.
 #[test]
 fn a_single_segment_is_probed_when_the_retransmission_timer_would_go_off() {
-    let mut harness = path(sack_config());
-    let rto = harness.connection.rtt.rto();
-    harness.write(&stream(0..700));
-    harness.take();
-    assert_eq!(harness.pass_to_deadline(), (2 * RTT + Duration::from_millis(200)).min(rto));
-    assert_eq!(harness.take_ranges(), [(1, 700)]);
-    // "The sender MUST re-arm the RTO timer", and there is no second probe.
-    assert_eq!(harness.pass_to_deadline(), rto);
-    assert_eq!(harness.connection.counters().retransmission_timeouts, 1);
+    for len in [700, MSS] {
+        let mut harness = path(sack_config());
+        let rto = harness.connection.rtt.rto();
+        harness.write(&stream(0..len));
+        harness.take();
+        assert_eq!(harness.pass_to_deadline(), (2 * RTT + Duration::from_millis(200)).min(rto));
+        assert_eq!(harness.take_ranges(), [(1, len)]);
+        // "The sender MUST re-arm the RTO timer", and there is no second probe.
+        assert_eq!(harness.pass_to_deadline(), rto);
+        assert_eq!(harness.connection.counters().retransmission_timeouts, 1);
+    }
 }
 
 /// Two segments are in flight, and a probe has repeated the second.
@@ -767,4 +769,21 @@ fn a_mistake_found_behind_the_round_trip_of_the_mark_lets_the_window_grow() {
     assert_eq!(harness.connection.counters().undone_by_duplicates, 1);
     assert_eq!(harness.connection.congestion_window(), reduced);
     assert_grows(harness);
+}
+
+// RFC 3168, 6.1.2: no second reaction within a window of data. One that was taken back was none.
+#[test]
+fn a_mark_counts_where_the_loss_before_it_was_a_mistake() {
+    let mut harness = marked(Algorithm::NewReno);
+    harness.receive(ACK, 1, 10_001, b"");
+    harness.write(&stream(0..1_000));
+    harness.take();
+    harness.receive(ACK, 1, 11_001, b"");
+    let mut harness = in_flight(harness, 5);
+    sack(&mut harness, 11_001, &[(12_001, 15_001)]);
+    assert_eq!(harness.take_ranges(), [(11_001, 1_000)]);
+    sack(&mut harness, 15_001, &[(11_001, 12_001)]);
+    assert_eq!(harness.connection.counters().undone_by_duplicates, 1);
+    harness.receive(ACK | TcpFlags::ECE, 1, 16_001, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 2);
 }
