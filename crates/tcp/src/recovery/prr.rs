@@ -136,4 +136,14 @@ mod tests {
         begins.on_ack(0, 19_000, 10_000, false, 1_000);
         assert_eq!(begins.window(), 20_000);
     }
+
+    // RFC 9937, 6.2: "CEIL(prr_delivered * ssthresh / RecoverFS)": no byte is lost to rounding.
+    #[test]
+    fn a_part_of_a_byte_counts_as_one() {
+        let mut prr = Prr::on_enter(3_000, 0);
+        prr.on_ack(0, 2_500, 2_000, false, 1_000);
+        prr.on_sent(1_000);
+        prr.on_ack(2_000, 2_500, 2_000, false, 1_000);
+        assert_eq!(prr.window(), 2_500 + 334);
+    }
 }

@@ -132,6 +132,7 @@ impl Rack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recovery::Recovery;
 
     const MIN: Option<Duration> = Some(Duration::from_millis(40));
     const SMOOTHED: Option<Duration> = Some(Duration::from_millis(100));
@@ -147,17 +148,22 @@ mod tests {
             rack.on_duplicate(SeqNumber(1_000));
         }
         assert_eq!(window(&rack), 20, "a flood within a round trip counts once");
+        rack.on_una(SeqNumber(1_000));
+        rack.on_duplicate(SeqNumber(1_000));
+        assert_eq!(window(&rack), 30, "the round ends where SND.NXT was");
         for round in 2..400 {
             rack.on_una(SeqNumber(1_000 * (round - 1)));
             rack.on_duplicate(SeqNumber(1_000 * round));
         }
         assert_eq!(window(&rack), 100, "never more than a round trip");
+        let mut recovery = Recovery::new(SeqNumber(0));
+        recovery.rack = rack;
         for _ in 0..15 {
-            rack.on_recovery_exit();
+            recovery.leave();
         }
-        assert_eq!(window(&rack), 100);
-        rack.on_recovery_exit();
-        assert_eq!(window(&rack), 10);
+        assert_eq!(window(&recovery.rack), 100);
+        recovery.leave();
+        assert_eq!(window(&recovery.rack), 10);
     }
 
     // RFC 8985, 6.2, step 4: without reordering, in recovery or at the threshold, "return 0".

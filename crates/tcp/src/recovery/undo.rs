@@ -106,3 +106,20 @@ pub(crate) enum Frto {
     /// Step 2.b: SND.UNA moved, and new data goes out instead of more retransmissions.
     NewData,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 3708, 2: what counts is what this recovery sent again.
+    #[test]
+    fn reports_of_what_lies_outside_of_the_recovery_prove_nothing() {
+        let mut undo = Undo::on_enter(SeqNumber(5_000), SeqNumber(9_000), 0);
+        undo.on_sent_again(1_000, None);
+        undo.on_duplicate(SeqNumber(4_000), SeqNumber(5_000));
+        undo.on_duplicate(SeqNumber(9_000), SeqNumber(10_000));
+        assert!(!undo.is_all_duplicate());
+        undo.on_duplicate(SeqNumber(5_000), SeqNumber(6_000));
+        assert!(undo.is_all_duplicate());
+    }
+}

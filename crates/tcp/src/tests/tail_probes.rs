@@ -45,3 +45,31 @@ fn a_needless_probe_does_not_widen_the_reordering_window() {
     assert_eq!(harness.pass_to_deadline(), RTT / 4);
     assert_eq!(harness.take_ranges(), [(2_001, 1_000)]);
 }
+
+// RFC 8985, 7.2: the timer begins anew with each ACK. One that comes while the probe waits for the device says as much.
+#[test]
+fn an_ack_takes_back_a_probe_that_was_not_sent() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..2_000));
+    harness.take();
+    harness.pass_to_deadline();
+    assert!(harness.connection.wants_transmit(harness.now), "the probe");
+    harness.receive(ACK, 1, 1_001, b"");
+    harness.expect_nothing();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    assert_eq!(harness.connection.counters().tail_loss_probes, 1);
+}
+
+// RFC 8985, 6.2, step 2: what seems to have taken less than the least round trip "was likely acknowledged" by an
+// earlier copy, and says nothing of what was sent before the later one.
+#[test]
+fn an_answer_that_comes_too_early_is_not_that_of_the_retransmission() {
+    let mut harness = in_flight(path(sack_config()), 10);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.now += RTT / 100;
+    harness.receive(ACK, 1, 4_001, b"");
+    let again = harness.take_ranges();
+    assert!(again.is_empty(), "{again:?}");
+}
