@@ -324,4 +324,24 @@ mod tests {
         pacer.on_sent(now, u32::MAX, 0, WAIT_MAX);
         assert!(pacer.released_at <= now + WAIT_MAX);
     }
+
+    // Who waits at a rate of next to nothing goes on at once where it may.
+    #[test]
+    fn a_higher_limit_ends_the_wait_of_a_lower_one() {
+        use crate::tests::harness::*;
+        let slow = NonZeroU64::new(100);
+        let config = crate::Config { pacing_rate_max: slow, ..plain_config() };
+        let mut harness = Harness::established(config);
+        harness.write(&stream(0..10_000));
+        let count = harness.take().len();
+        assert!(count < 10, "{count}");
+        let last = 1 + 1_000 * count as u32;
+        harness.receive(ACK, 1, last, b"");
+        harness.expect_nothing();
+        let wait =
+            |harness: &Harness| harness.connection.poll_timeout().map(|at| at.since(harness.now));
+        assert!(wait(&harness) > Some(Duration::from_secs(5)));
+        harness.connection.set_pacing_rate_max(harness.now, NonZeroU64::new(1_000_000));
+        assert!(wait(&harness) < Some(Duration::from_secs(1)));
+    }
 }

@@ -291,3 +291,62 @@ fn a_long_user_timeout_outlives_the_retries() {
     harness.pass(Duration::from_secs(600));
     assert_eq!(harness.connection.state(), State::Closed);
 }
+
+// RFC 9293, 3.8.4, MUST-26: "only when no sent data is outstanding".
+#[test]
+fn no_probe_is_sent_while_data_is_outstanding() {
+    let mut harness = Harness::established(eager_keepalive());
+    harness.write(b"data");
+    harness.flush();
+    harness.pass(Duration::from_secs(60));
+    assert!(harness.connection.counters().retransmission_timeouts > 2);
+    assert_eq!(harness.connection.counters().keepalive_probes_sent, 0);
+    assert_eq!(harness.connection.state(), State::Established);
+}
+
+// Whoever switches it off and on again has all probes sent anew.
+#[test]
+fn keepalive_that_is_switched_on_again_begins_anew() {
+    let mut harness = Harness::established(eager_keepalive());
+    harness.pass(Duration::from_secs(7));
+    assert_eq!(harness.connection.counters().keepalive_probes_sent, 2);
+    harness.connection.set_keepalive(harness.now, None);
+    harness.pass(Duration::from_secs(60));
+    harness.connection.set_keepalive(harness.now, eager_keepalive().keepalive);
+    harness.pass(Duration::from_secs(16));
+    assert_eq!(harness.connection.state(), State::Established);
+    harness.pass(Duration::from_secs(1));
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+    assert_eq!(harness.connection.counters().keepalive_probes_sent, 5);
+}
+
+// RFC 9293, 3.8.3: what waits keeps the time that it has waited, whatever the limit is now.
+#[test]
+fn a_new_user_timeout_counts_from_when_the_wait_began() {
+    for (seconds, left) in [(4, 1), (10, 7), (1, 0)] {
+        let user_timeout = Some(Duration::from_secs(5));
+        let mut harness = Harness::established(Config { user_timeout, ..plain_config() });
+        harness.write(b"data");
+        harness.flush();
+        harness.pass(Duration::from_secs(3));
+        harness.connection.set_user_timeout(harness.now, Some(Duration::from_secs(seconds)));
+        if left > 0 {
+            harness.pass(Duration::from_secs(left) - Duration::from_millis(1));
+            assert_eq!(harness.connection.state(), State::Established, "{seconds} s");
+        }
+        harness.pass(Duration::from_millis(1));
+        assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut), "{seconds} s");
+    }
+}
+
+// Nobody waits for an orphan longer than for one that has an owner.
+#[test]
+fn an_orphan_has_no_more_retries_than_others() {
+    let mut harness = Harness::established(Config { retries: 2, ..plain_config() });
+    harness.write(b"never acknowledged");
+    harness.connection.close(harness.now);
+    harness.flush();
+    harness.pass(Duration::from_secs(100));
+    assert_eq!(harness.connection.counters().retransmission_timeouts, 3);
+    assert_eq!(harness.connection.state(), State::Closed);
+}
