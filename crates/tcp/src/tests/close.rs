@@ -227,3 +227,11 @@ fn a_close_before_the_handshake_is_over_sends_the_fin_after_it() {
     let sent = harness.expect_one();
     assert_eq!((sent.header.flags, sent.payload.as_slice()), (FIN | PSH | ACK, &b"early"[..]));
 }
+
+// RFC 5681, 4.2: what is out of order is acknowledged at once, so that the sender hears of the gap. A FIN by itself, too.
+#[test]
+fn a_fin_ahead_of_its_turn_is_answered_at_once() {
+    let mut harness = Harness::established(plain_config());
+    harness.receive(FIN | ACK, 101, 1, b"");
+    assert_eq!(harness.expect_one().acknowledgment(), 1);
+}

@@ -105,3 +105,26 @@ fn nagle_does_not_hold_urgent_data_back() {
     harness.connection.append_urgent(harness.now, chunk(b"!")).expect("room");
     assert_eq!(sent(&mut harness), [(true, 7, 7)]);
 }
+
+// RFC 9293, 3.8.5: "as long as the urgent pointer is in advance of the data consumed": no longer.
+#[test]
+fn the_mark_is_gone_with_the_last_urgent_byte() {
+    let mut harness = Harness::established(plain_config());
+    receive_urgent(&mut harness, 1, 3, b"abU");
+    assert_eq!(harness.read(100), b"ab");
+    assert_eq!(harness.read(100), b"U");
+    assert_eq!(harness.connection.urgent_mark(), None);
+}
+
+// RFC 9293, 3.7.4: what was urgent is acknowledged, and what comes behind it waits as it would without.
+#[test]
+fn nagle_holds_back_what_is_written_behind_urgent_data() {
+    let mut harness = Harness::established(plain_config());
+    harness.connection.append_urgent(harness.now, chunk(b"!")).expect("room");
+    assert_eq!(sent(&mut harness), [(true, 1, 1)]);
+    harness.receive(ACK, 1, 2, b"");
+    harness.write(b"first");
+    assert_eq!(sent(&mut harness), [(false, 0, 5)]);
+    harness.write(b"second");
+    harness.expect_nothing();
+}
