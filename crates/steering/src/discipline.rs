@@ -255,9 +255,13 @@ mod tests {
         assert_eq!(discipline.on_turn(at(2_499), 0), Mode::Poll);
         assert_eq!(discipline.on_turn(at(2_500), 0), Mode::Interrupt);
         assert_eq!(discipline.on_turn(at(2_501), 9), Mode::Interrupt);
+        // The calm of another time is none of this one's.
+        assert_eq!(discipline.on_turn(at(2_600), 65), Mode::Poll);
+        assert_eq!(discipline.on_turn(at(2_601), 0), Mode::Poll);
+        assert_eq!(discipline.on_turn(at(2_801), 0), Mode::Interrupt);
         let counters = discipline.counters();
-        assert_eq!(counters.to_polling, 1);
-        assert_eq!((counters.interrupt_turns, counters.poll_turns), (3, 7));
+        assert_eq!(counters.to_polling, 2);
+        assert_eq!((counters.interrupt_turns, counters.poll_turns), (4, 9));
     }
 
     #[test]
