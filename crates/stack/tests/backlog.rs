@@ -138,6 +138,13 @@ fn without_cookies_what_is_beyond_the_backlog_is_dropped_and_counted() {
     }
     assert_eq!(net.hosts[1].shard.half_open_count(), 8);
     assert_eq!(net.hosts[1].shard.counters().drops.count(DropReason::BacklogFull), 12);
+    // Those that nobody completed leave their places.
+    net.run(120 * SECOND);
+    assert_eq!(net.hosts[1].shard.half_open_count(), 0);
+    for port in 0..8 {
+        net.inject(1, [packet([10, 0, 0, 9], &syn(3_000 + port, 5))]);
+    }
+    assert_eq!(net.hosts[1].shard.half_open_count(), 8);
 }
 
 // RFC 4987, 3.6: forged and late cookies open nothing and are answered with a reset; where no cookie
@@ -509,6 +516,22 @@ fn a_repeated_syn_gets_the_same_syn_ack() {
     }
 }
 
+// RFC 7323, 4.3: TS.Recent follows, or the client would take all its waiting for the round trip of the path.
+#[test]
+fn a_later_repetition_of_a_syn_has_its_own_timestamp_echoed() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    listen(&mut net, ListenOptions::default());
+    let mut header = syn(3_000, 9);
+    let mark = net.wire.len();
+    for value in [77, 577] {
+        header.options.timestamps = Some(TcpTimestamps { value, echo: 0 });
+        net.inject(1, [packet([10, 0, 0, 9], &header)]);
+        net.run(400 * MS);
+    }
+    let echoes = answers(&net, mark).into_iter().map(|it| it.options.timestamps.map(|it| it.echo));
+    assert_eq!(echoes.collect::<Vec<_>>(), [Some(77), Some(577)]);
+}
+
 // A program that listens again, after a restart or with other settings, is who the next SYN is for.
 #[test]
 fn a_syn_whose_listener_is_gone_is_for_the_one_that_listens_now() {
@@ -629,6 +652,33 @@ fn orphans_beyond_the_limit_are_reset() {
     assert_eq!(delivered, 3);
     net.run(SECOND);
     assert_eq!(net.hosts[0].shard.orphan_count(), 0);
+}
+
+// What nobody has accepted is reset with its listener, and is an orphan for as long as that takes.
+#[test]
+fn what_waits_to_be_accepted_goes_with_its_listener() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, local) = listen(&mut net, ListenOptions::default());
+    let client = net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
+    net.run(10 * MS);
+    net.hosts[1].shard.close(net.now, listener);
+    assert_eq!(net.hosts[1].shard.orphan_count(), 1);
+    net.run(10 * MS);
+    assert_eq!(net.hosts[1].shard.orphan_count(), 0);
+    assert_eq!(net.hosts[1].shard.socket_count(), 0);
+    let status = net.hosts[0].shard.tcp_status(client).expect("ours");
+    assert_eq!(status.state, State::Closed);
+}
+
+// As elsewhere, a backlog of none is one of a single connection.
+#[test]
+fn a_backlog_that_is_set_to_none_takes_one() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, local) = listen(&mut net, ListenOptions::default());
+    net.hosts[1].shard.tcp_set_backlog(listener, 0).expect("it listens");
+    net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
+    net.run(10 * MS);
+    net.hosts[1].shard.tcp_accept(listener).expect("it was taken");
 }
 
 // What has nothing left to do, or nothing but TIME-WAIT, which takes no socket, is none of them.

@@ -656,6 +656,8 @@ fn a_packet_that_is_refused_for_good_is_told_of_once() {
     let bytes = data(200_000);
     move_bytes(&mut net, client, server, &bytes);
     assert_eq!(counters(&net, 0).shard.device_refused, 2);
+    let again = counters(&net, 0).tcp.retransmitted_segments;
+    assert!(again >= 2, "{again}: as if the wire had lost them");
     let id = net.hosts[0].interface;
     let refused = InterfaceEvent::PacketRefused(id);
     assert_eq!(events(&mut net).iter().filter(|event| **event == refused).count(), 1);
