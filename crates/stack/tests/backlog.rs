@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use counters::DropReason;
 use device::TransmitMode;
 use harness::{Fate, Net, address, data};
-use stack::{BindOptions, ListenOptions, SocketError, SocketId, SynCookieMode};
+use stack::{BindOptions, ListenOptions, Readiness, SocketError, SocketId, SynCookieMode};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -668,6 +668,27 @@ fn what_waits_to_be_accepted_goes_with_its_listener() {
     assert_eq!(net.hosts[1].shard.socket_count(), 0);
     let status = net.hosts[0].shard.tcp_status(client).expect("ours");
     assert_eq!(status.state, State::Closed);
+}
+
+// Who accepts one at each call, as a thread does that serves it, is called again while others wait.
+#[test]
+fn who_accepts_one_hears_of_the_next() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, local) = listen(&mut net, ListenOptions::default());
+    for _ in 0..3 {
+        net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
+    }
+    net.run(10 * MS);
+    let shard = &mut net.hosts[1].shard;
+    let mut accepted = 0;
+    while let Some(event) = shard.poll_event() {
+        if event.socket == listener {
+            assert_eq!(event.readiness, Readiness::ACCEPTABLE);
+            shard.tcp_accept(listener).expect("an open connection");
+            accepted += 1;
+        }
+    }
+    assert_eq!(accepted, 3);
 }
 
 // As elsewhere, a backlog of none is one of a single connection.
