@@ -168,6 +168,10 @@ impl Driver {
         if before == State::Leads {
             core.on_driver_back();
         }
+        if core.watch.ends_rest() {
+            // This loop may be busy for longer now than it says.
+            squeue.call_worker();
+        }
         if let Some(panic) = panic {
             squeue.release(core);
             resume_unwind(panic);

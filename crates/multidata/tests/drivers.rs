@@ -1,11 +1,16 @@
-//! Stacks that an event loop of the test's own runs.
+//! Stacks that an event loop of the test's own runs, and what their own threads do meanwhile.
 #![cfg(target_os = "linux")]
 
+mod pair;
+
 use device::{EventSource, PacketSender, Queue, Waiter, WireQueue};
-use multidata::{InterfaceConfig, Stack, Turn};
+use multidata::{Driver, InterfaceConfig, Stack, TcpListener, TcpStream, Turn};
+use pair::{LEFT, PATIENCE, connected, is_soon, pair};
+use std::io::Read;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PACKET: [u8; 40] = [0x45; 40];
 
@@ -82,4 +87,63 @@ fn a_frame_that_comes_between_a_turn_and_its_wait_is_fetched() {
     plan_now().1 = true;
     assert_eq!(driver.turn(), Turn::Again);
     assert_eq!(driver.turn(), Turn::Wait, "it was fetched");
+}
+
+/// So long nothing happens before a stack's threads are taken to rest: 5 ms doubled until it is a second, with a margin.
+const UNTIL_REST: Duration = Duration::from_millis(2_500);
+
+fn settle(driver: &mut Driver) {
+    assert!((0..100).any(|_| driver.turn() == Turn::Wait), "there is always something");
+}
+
+/// How often the workers of this process have gone to sleep so far.
+fn sleeps_of_workers() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let workers =
+        threads.map(|it| it.path()).filter(|it| read(it.join("comm")).starts_with("squeue"));
+    let sleeps = workers.filter_map(|it| {
+        let status = read(it.join("status"));
+        let line = status.lines().find(|it| it.starts_with("voluntary_ctxt_switches"))?;
+        line.split_whitespace().last()?.parse::<u64>().ok()
+    });
+    sleeps.sum()
+}
+
+// One test, for it counts what all threads of the process do.
+#[test]
+fn a_stack_at_rest_wakes_nobody_and_is_soon_awake() {
+    let (left, right) = pair();
+    // On the left an event loop leads, on the right a thread in a call.
+    let mut driver = left.drivers().expect("it is watched").remove(0);
+    let left_end = SocketAddr::new(LEFT.parse().expect("an address"), 80);
+    let _listener = TcpListener::bind(&left, left_end).expect("a free port");
+    let (other, another) = pair();
+    let (held, mut reader) = connected(&other, &another);
+    let reading = std::thread::spawn(move || {
+        reader.set_read_timeout(Some(PATIENCE)).expect("open");
+        let mut byte = [0];
+        reader.read(&mut byte)
+    });
+    settle(&mut driver);
+    std::thread::sleep(UNTIL_REST);
+    let before = sleeps_of_workers();
+    std::thread::sleep(Duration::from_secs(2));
+    let sleeps = sleeps_of_workers() - before;
+    assert!(sleeps <= 20, "{sleeps} in two seconds of four workers, of which two are aside");
+    // The loop has worked again and is busy with something else: the worker stands in for it.
+    let mut answers = Vec::new();
+    let answered = is_soon(Duration::from_millis(300), || {
+        settle(&mut driver);
+        let began = Instant::now();
+        drop(TcpStream::connect(&right, left_end).expect("the stack's own thread answers"));
+        let took = began.elapsed();
+        answers.push(took);
+        settle(&mut driver);
+        std::thread::sleep(UNTIL_REST);
+        took
+    });
+    assert!(answered, "{answers:?}");
+    drop(held);
+    assert_eq!(reading.join().expect("no panic").expect("its end"), 0);
 }

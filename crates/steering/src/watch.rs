@@ -50,6 +50,9 @@ pub enum Worker {
     Aside {
         /// What comes up may not be able to wait for that.
         is_overdue: bool,
+        /// It looks again so late that a leader calls it who may be busy with something else before that
+        /// ([`Watch::ends_rest`]).
+        rests: bool,
     },
     /// It sleeps on the device until then.
     Waiting {
@@ -201,6 +204,16 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
         self.worker = worker;
     }
 
+    /// Whether the worker rests and is to be called from there, by a leader that is back and does not say when it will
+    /// leave again.
+    pub fn ends_rest(&mut self) -> bool {
+        let rests = matches!(self.worker, Worker::Aside { rests: true, .. });
+        if rests {
+            self.worker = Worker::Awake;
+        }
+        rests
+    }
+
     /// The worker is back from its sleep on the device. The call for the leader may have been what ended
     /// it, before the leader slept: so the leader is called again if it is still wanted.
     pub fn on_worker_back(&mut self) {
@@ -237,7 +250,7 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
                 self.worker = Worker::Called;
                 Calls { device: true, parked: None }
             }
-            Worker::Aside { is_overdue } if is_overdue || left.calls_worker => {
+            Worker::Aside { is_overdue, .. } if is_overdue || left.calls_worker => {
                 self.worker = Worker::Awake;
                 Calls { device: calls_again, parked: Some(Parked::Worker) }
             }
@@ -301,11 +314,21 @@ mod tests {
         watch.on_follower_back(|own| *own == 0);
         assert_eq!(watch.settle(&NOTHING), to(2));
         watch.on_follower_back(|own| *own == 2);
-        watch.set_worker(Worker::Aside { is_overdue: false });
+        watch.set_worker(Worker::Aside { is_overdue: false, rests: false });
         assert_eq!(watch.settle(&NOTHING), quiet());
         let calls_worker = Left { calls_worker: true, ..NOTHING };
         assert_eq!(watch.settle(&calls_worker).parked, Some(Parked::Worker));
         assert_eq!(watch.settle(&calls_worker), quiet(), "it is awake");
+    }
+
+    #[test]
+    fn a_worker_at_rest_is_called_once() {
+        let mut watch = Watch::<u8, u8>::default();
+        watch.set_worker(Worker::Aside { is_overdue: true, rests: false });
+        assert!(!watch.ends_rest());
+        watch.set_worker(Worker::Aside { is_overdue: true, rests: true });
+        assert!(watch.ends_rest() && !watch.ends_rest());
+        assert_eq!(watch.settle(&NOTHING), quiet(), "it is awake");
     }
 
     #[test]

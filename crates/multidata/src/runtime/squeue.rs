@@ -770,9 +770,14 @@ impl Squeue {
         self.wake_threads();
     }
 
+    /// Has the worker look again.
+    pub(crate) fn call_worker(&self) {
+        self.worker_parker.notify();
+    }
+
     /// Has all threads of this squeue look again.
     pub(super) fn wake_threads(&self) {
-        self.worker_parker.notify();
+        self.call_worker();
         self.waiters.wake();
     }
 }

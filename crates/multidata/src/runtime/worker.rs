@@ -39,9 +39,13 @@ const SHARED_GRACE: Duration = Duration::from_micros(200);
 /// for nothing, a tenth of all CPU time.
 const ASIDE_ACTIVE_MAX: Duration = Duration::from_millis(1);
 
-/// The worker looks at least so often while a leader sleeps undisturbed. Below the delay of an
+/// The worker looks at least so often while a leader sleeps undisturbed, unless it rests. Below the delay of an
 /// ACK (40 ms), because a leader may leave without coming back.
 const ASIDE_MAX: Duration = Duration::from_millis(20);
+
+/// Where nothing happens for longer, the worker rests for up to so long, and who leaves or begins to work calls it: a
+/// program that is idle is not to wake a CPU fifty times a second.
+const REST_MAX: Duration = Duration::from_secs(1);
 
 /// How long a thread whose every turn panics rests between two of them in the end. The stack's end waits for it.
 const PANIC_PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -197,22 +201,21 @@ impl Squeue {
                 // It owes the rest, whoever holds the lock.
                 is_called = true;
             } else if core.stands_aside(now) {
-                let is_led = core.watch.is_led();
-                let is_undisturbed = is_led && core.application_ran == application_ran;
-                aside = match is_led {
-                    true if is_undisturbed => ASIDE_MAX.min(aside * 2),
-                    true => active_max.min(aside * 2),
-                    false => grace,
-                };
-                // All devices failed: there is nothing to do until somebody brings one ([`Squeue::once_of_all`]).
-                let may_rest = core.failed.is_some() && !is_led;
+                aside = core.aside_after(aside, grace, application_ran);
                 application_ran = core.application_ran;
-                // Of failed devices nothing comes that it could be late for.
+                let is_well = core.failed.is_none();
+                // All devices failed: there is nothing to do until somebody brings one ([`Squeue::once_of_all`]).
+                let may_wait = !is_well && !core.watch.is_led();
+                let rests = is_well && aside > ASIDE_MAX;
                 let is_overdue =
-                    core.failed.is_none() && self.others.is_some() && aside > ASIDE_ACTIVE_MAX;
-                core.watch.set_worker(Worker::Aside { is_overdue });
+                    rests || is_well && self.others.is_some() && aside > ASIDE_ACTIVE_MAX;
+                core.watch.set_worker(Worker::Aside { is_overdue, rests });
                 self.release(core);
-                is_called = self.worker_parker.park(Some(aside).filter(|_| !may_rest));
+                is_called = self.worker_parker.park(Some(aside).filter(|_| !may_wait));
+                if is_called {
+                    // Something happens again.
+                    aside = grace;
+                }
             } else if core.polls(now) {
                 aside = grace;
                 core.watch.set_worker(Worker::Awake);
@@ -302,6 +305,18 @@ impl Core {
         // An event loop that leads may be one that does not run just now.
         let is_late = self.driven.is_some_and(|since| now.since(since) >= ASIDE_MAX);
         is_left || is_late || self.owed_frames() > 0
+    }
+
+    /// How long the worker stands aside now, behind `aside` before; an application thread had run at `before`.
+    fn aside_after(&self, aside: Duration, grace: Duration, before: Instant) -> Duration {
+        let most = match (self.watch.is_led(), self.application_ran == before) {
+            (false, _) => return grace,
+            (true, false) => grace.max(ASIDE_ACTIVE_MAX),
+            // Who leaves failed devices does not call it.
+            (true, true) if self.failed.is_some() => ASIDE_MAX,
+            (true, true) => REST_MAX,
+        };
+        most.min(aside * 2)
     }
 
     /// Whether application threads do the worker's part.

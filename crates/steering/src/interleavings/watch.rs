@@ -222,7 +222,7 @@ impl World {
             core.turns += 1;
             let now = Instant::from_micros(core.turns);
             if core.watch.is_led() || core.has_failed {
-                core.watch.set_worker(Worker::Aside { is_overdue: false });
+                core.watch.set_worker(Worker::Aside { is_overdue: false, rests: false });
                 self.leave(core);
                 self.aside.sleep();
             } else if core.discipline.on_turn(now, found) == Mode::Poll {
