@@ -52,6 +52,8 @@ pub(crate) struct Ecn {
     owes_cwr: bool,
     /// Data up to here was sent with the window as it was before the last reduction.
     reduced_at: Option<SeqNumber>,
+    /// The same of the last reduction for a mark, which stands where one behind it was a mistake.
+    marked_at: Option<SeqNumber>,
     /// The last reduction was for a mark, and its round trip is not over.
     reducing: bool,
     /// The last reduction was for a mark, or one before it whose CWR had not left yet.
@@ -153,7 +155,7 @@ impl Ecn {
         if !self.on || self.reduced_at.is_some_and(|at| una.is_at_or_before(at)) {
             return Echo::default();
         }
-        self.reduced_at = None;
+        (self.reduced_at, self.marked_at) = (None, None);
         Echo { over: core::mem::take(&mut self.reducing), reduce: echoed && outstanding }
     }
 
@@ -161,6 +163,7 @@ impl Ecn {
     pub(crate) fn on_mark(&mut self, nxt: SeqNumber) {
         self.on_reduced(nxt);
         (self.reducing, self.for_mark) = (true, true);
+        self.marked_at = self.reduced_at;
     }
 
     /// Whether the window was reduced for a mark in this round trip: what is lost in it is no reason to reduce it
@@ -178,23 +181,26 @@ impl Ecn {
     /// behind it, and no second reaction within the window of data.
     pub(crate) fn on_reduced(&mut self, nxt: SeqNumber) {
         if self.on {
-            // The CWR that leaves for both must leave though this was a mistake.
-            self.for_mark &= self.owes_cwr;
-            self.owes_cwr = true;
             self.reduced_at = Some(nxt);
+            // The CWR that leaves for both must leave though this was a mistake, and until then the mark is echoed.
+            self.for_mark &= self.owes_cwr;
+            if self.for_mark {
+                self.marked_at = self.reduced_at;
+            }
+            self.owes_cwr = true;
             self.reducing = false;
         }
     }
 
     /// The loss was a mistake: where the window was reduced for it, there is nothing to tell the peer. One that was
-    /// reduced for a mark already stays so, and the peer is to be told of that; says whether the round trip of the mark
-    /// is over.
+    /// reduced for a mark already stays so, the peer is to be told of that, and until it has heard it echoes the same
+    /// mark; says whether the round trip of the mark is over.
     pub(crate) fn on_undo(&mut self) -> bool {
         if self.for_mark {
             return !self.reducing;
         }
         self.owes_cwr = false;
-        self.reduced_at = None;
+        self.reduced_at = self.marked_at;
         false
     }
 }

@@ -303,40 +303,63 @@ fn a_mark_at_a_window_of_one_segment_stops_the_sender_for_a_timeout() {
     }
 }
 
-// RFC 3168, 6.1.2: "TCP should not react to congestion indications more than once every window of data". Until CWR has
-// left the peer goes on with its echo of the same mark, whatever turns out to have been no loss meanwhile.
-#[test]
-fn a_mark_that_was_not_answered_yet_outlives_a_timeout_that_was_a_mistake() {
+/// The timestamps of an ACK that comes now, for what was sent at `sent_at`.
+fn clock(sent_at: Instant, value: u32) -> Option<wire::TcpTimestamps> {
+    Some(wire::TcpTimestamps { value, echo: sent_at.as_millis() as u32 + 1_000 })
+}
+
+/// Ten segments of so many bytes are in flight for 50 ms, and ten more wait for the window.
+fn in_flight_with_timestamps() -> (Harness, u32) {
     let config = Config { timestamps: true, ..config(EcnMode::Request) };
     let mut harness = Harness::connect(config);
     harness.expect_one();
-    let clock = |harness: &Harness, value| {
-        let echo = harness.now.as_millis() as u32 + 1_000;
-        Some(wire::TcpTimestamps { value, echo })
-    };
-    harness.options = TcpOptions { timestamps: clock(&harness, 1), ..with_mss() };
+    harness.options = TcpOptions { timestamps: clock(harness.now, 1), ..with_mss() };
     harness.receive(SYN | ACK | ECE, 0, 1, b"");
-    harness.options.mss = None;
+    harness.options = TcpOptions { timestamps: clock(harness.now, 2), ..TcpOptions::default() };
     harness.take();
     let mss = harness.connection.payload_max();
-    harness.write(&stream(0..10 * mss));
+    harness.write(&stream(0..20 * mss));
     assert_eq!(harness.take().len(), 10);
-    let end = 1 + 10 * mss as u32;
-    let sent = clock(&harness, 2);
     harness.now += Duration::from_millis(50);
-    harness.options.timestamps = sent;
-    harness.receive(ACK | ECE, 1, 1 + mss as u32, b"");
-    harness.expect_nothing();
+    (harness, mss as u32)
+}
+
+/// A timeout for segments that were only late: the first of them is acknowledged then, up to `una`.
+fn time_out_by_mistake(harness: &mut Harness, una: u32) {
     while harness.connection.counters().retransmission_timeouts == 0 {
         harness.pass_to_deadline();
     }
     harness.take();
-    // They were only late.
     harness.now += Duration::from_millis(1);
-    harness.receive(ACK | ECE, 1, 1 + 2 * mss as u32, b"");
+    harness.receive(ACK | ECE, 1, una, b"");
     assert_eq!(harness.connection.counters().undone_by_timestamps, 1);
-    harness.receive(ACK | ECE, 1, end, b"");
+}
+
+// RFC 3168, 6.1.2: "TCP should not react to congestion indications more than once every window of data". Until CWR has
+// left the peer goes on with its echo of the same mark, whatever turns out to have been no loss meanwhile.
+#[test]
+fn a_mark_that_was_not_answered_yet_outlives_a_timeout_that_was_a_mistake() {
+    let (mut harness, mss) = in_flight_with_timestamps();
+    harness.receive(ACK | ECE, 1, 1 + mss, b"");
+    harness.expect_nothing();
+    time_out_by_mistake(&mut harness, 1 + 2 * mss);
+    harness.receive(ACK | ECE, 1, 1 + 5 * mss, b"");
     assert_eq!(harness.connection.counters().reductions_for_marks, 1);
-    harness.write(&stream(0..1_000));
     assert!(harness.take()[0].header.flags.contains(CWR));
+}
+
+// Nor where CWR has left and is not acknowledged yet.
+#[test]
+fn a_mark_that_was_answered_outlives_a_timeout_that_was_a_mistake() {
+    let (mut harness, mss) = in_flight_with_timestamps();
+    harness.receive(ACK | ECE, 1, 1 + 4 * mss, b"");
+    let sent = harness.take();
+    assert_eq!(sent[0].sequence(), 1 + 10 * mss);
+    assert!(sent[0].header.flags.contains(CWR));
+    time_out_by_mistake(&mut harness, 1 + 5 * mss);
+    harness.receive(ACK | ECE, 1, 1 + 10 * mss, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 1);
+    // Who echoes what it has of the packet with CWR has met another mark.
+    harness.receive(ACK | ECE, 1, 1 + 11 * mss, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 2);
 }
