@@ -1,7 +1,7 @@
 //! The rules of IPv6 flow labels (RFC 6437): every flow has one, and all its packets have the same.
 
 use super::Broken;
-use crate::packet::{Ip, Transport, flag};
+use crate::packet::{Ip, Transport};
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
@@ -20,8 +20,7 @@ impl FlowLabels {
             Transport::Udp { .. } if !is_labelled => {
                 Err(("RFC 6437, 3: every flow of datagrams has a label", "it is zero".to_owned()))
             }
-            // What refuses a segment may be of another squeue than the connection was.
-            Transport::Tcp(segment) if !segment.has(flag::RST) => {
+            Transport::Tcp(segment) => {
                 let known = self.of_connections.entry((segment.source, segment.destination));
                 let known = *known.or_insert(label);
                 if is_labelled && known == label {
