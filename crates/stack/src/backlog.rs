@@ -416,7 +416,7 @@ impl Shard {
         }
         let kept = HalfOpen::new(now, header, parameters.isn);
         let interface = incoming.origin.interface;
-        let pause = config.rtt.rto_initial;
+        let pause = config.rtt.rto_first();
         let waiting = Waiting {
             listener: id,
             interface,
@@ -607,8 +607,8 @@ impl Shard {
             }
             let config = Arc::clone(&waiting.config);
             let backoff = 1 << waiting.kept.timeouts().min(16);
-            let longest = config.rtt.rto_max.max(config.rtt.rto_min).min(SYN_ACK_PAUSE_MAX);
-            let pause = config.rtt.rto_initial.saturating_mul(backoff).min(longest);
+            let longest = config.rtt.rto_most().min(SYN_ACK_PAUSE_MAX);
+            let pause = config.rtt.rto_first().saturating_mul(backoff).min(longest);
             let parameters = self.parameters(now, waiting.interface, &flow, config);
             let (interface, listener) = (waiting.interface, waiting.listener);
             let syn_ack = waiting.kept.syn_ack(now, parameters);

@@ -516,6 +516,22 @@ fn a_repeated_syn_gets_the_same_syn_ack() {
     }
 }
 
+// The pauses of a SYN-ACK begin within the bounds of every other timeout.
+#[test]
+fn a_syn_ack_waits_for_the_least_timeout_where_the_first_is_less() {
+    let mut config = tcp::Config::default();
+    config.rtt.rto_initial = Duration::ZERO;
+    config.rtt.rto_min = 300 * MS;
+    let mut net = Net::with_config(TransmitMode::Multidata, false, config);
+    listen(&mut net, ListenOptions::default());
+    let mark = net.wire.len();
+    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    for (pass, sent) in [(299, 1), (2, 2), (598, 2), (2, 3)] {
+        net.run(pass * MS);
+        assert_eq!(answers(&net, mark).len(), sent);
+    }
+}
+
 // RFC 7323, 4.3: TS.Recent follows, or the client would take all its waiting for the round trip of the path.
 #[test]
 fn a_later_repetition_of_a_syn_has_its_own_timestamp_echoed() {

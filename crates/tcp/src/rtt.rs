@@ -55,6 +55,20 @@ impl Default for RttConfig {
     }
 }
 
+impl RttConfig {
+    /// The RTO before the first sample, within the bounds. A maximum below the minimum counts as the minimum.
+    #[must_use]
+    pub fn rto_first(&self) -> Duration {
+        self.rto_initial.clamp(self.rto_min, self.rto_most())
+    }
+
+    /// The greatest RTO.
+    #[must_use]
+    pub fn rto_most(&self) -> Duration {
+        self.rto_max.max(self.rto_min)
+    }
+}
+
 /// The state RFC 6298 keeps per connection.
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
@@ -80,17 +94,13 @@ struct Averages {
 }
 
 impl RttEstimator {
-    /// An estimator that has seen nothing; its RTO is `config.rto_initial`.
-    ///
-    /// A maximum below the minimum counts as the minimum.
+    /// An estimator that has seen nothing; its RTO is [`RttConfig::rto_first`].
     pub(crate) fn new(config: RttConfig) -> Self {
-        let config = RttConfig { rto_max: config.rto_max.max(config.rto_min), ..config };
-        let rto_base = config.rto_initial.clamp(config.rto_min, config.rto_max);
         Self {
             rto_min_us: to_us(config.rto_min),
-            rto_max_us: to_us(config.rto_max),
+            rto_max_us: to_us(config.rto_most()),
             averages: None,
-            rto_base_ns: nanos(rto_base),
+            rto_base_ns: nanos(config.rto_first()),
             backoff_count: 0,
             min_rtt_ns: u64::MAX,
             syn_timed_out: false,
