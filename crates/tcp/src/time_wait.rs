@@ -83,7 +83,7 @@ impl TimeWait {
         }
         let len = payload_len + u32::from(has(TcpFlags::SYN)) + u32::from(has(TcpFlags::FIN));
         let end = header.sequence + len;
-        if has(TcpFlags::FIN) && end == self.receive_next {
+        if has(TcpFlags::FIN) && end == self.receive_next && !self.is_old(now, header) {
             return TimeWaitVerdict::Restart;
         }
         if len == 0 && header.sequence == self.receive_next && !self.is_old(now, header) {
@@ -223,6 +223,21 @@ mod tests {
         }
         assert_eq!(kept.may_be_reused(harness.now), None);
         assert!(kept.may_be_reused(harness.now + REUSE_AFTER).is_some());
+    }
+
+    // RFC 9293, 3.10.7.4, first, and RFC 7323, 5.3, R1: what is old by its timestamp is answered, and no more.
+    #[test]
+    fn a_late_copy_of_the_fin_does_not_begin_the_wait_anew() {
+        let (mut harness, kept) = time_wait(true);
+        for (value, expected) in [
+            (499, TimeWaitVerdict::Acknowledge),
+            (500, TimeWaitVerdict::Restart),
+            (501, TimeWaitVerdict::Restart),
+        ] {
+            harness.options.timestamps = Some(TcpTimestamps { value, echo: 0 });
+            let header = harness.header(FIN | ACK, 1, 2);
+            assert_eq!(kept.clone().on_segment(harness.now, &header, 0), expected, "{value}");
+        }
     }
 
     // RFC 5961, 7: two hosts must not answer each other for ever.
