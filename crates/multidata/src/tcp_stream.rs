@@ -246,7 +246,9 @@ impl TcpStream {
     }
 
     /// How long what was sent may wait for its acknowledgment before the connection has failed
-    /// (RFC 9293, 3.8.3); `None`: about a quarter of an hour, as the retries of [`tcp::Config`] say.
+    /// (RFC 9293, 3.8.3; TCP_USER_TIMEOUT), and data for the peer's closed window to open; for so long a silent peer is
+    /// probed, too, whatever [`tcp::Keepalive::count`] says. `None`: as agreed on with the peer, or else about a quarter
+    /// of an hour, as the retries of [`tcp::Config`] say.
     ///
     /// # Errors
     /// `InvalidInput` for zero.

@@ -147,7 +147,7 @@ pub struct Config {
     /// Times in a row that the retransmission timer may go off before the connection has failed: 15
     /// (RFC 9293, 3.8.3: R2, at least 100 s). A user timeout that is set or agreed on stands in its place.
     pub retries: u32,
-    /// The same for a connection whose application is gone: 8, as Linux has it.
+    /// The same for a connection whose application is gone, be its user timeout longer: 8, as Linux has it.
     pub orphan_retries: u32,
     /// Longest time that what was sent may wait for its acknowledgment (data, a SYN, a keepalive
     /// probe), and data for the peer's closed window to open; `None`: as `retries` says, or as agreed on with

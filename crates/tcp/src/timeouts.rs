@@ -166,7 +166,7 @@ impl Connection {
             let from = if silence < idle { self.last_received_at } else { now };
             return self.timers.set(Timer::Keepalive, from + idle);
         }
-        // RFC 5482, 3.1: how long to wait is the user timeout's to say, where there is one, and one probe is enough then.
+        // RFC 5482, 4.2: no sooner than the user timeout, where there is one; and one probe is enough then.
         let probes = self.unanswered.keepalive_probes;
         let is_over = match self.user_timeout() {
             Some(user_timeout) => probes > 0 && silence >= user_timeout,

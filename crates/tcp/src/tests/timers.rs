@@ -40,7 +40,7 @@ fn unanswered_probes_end_the_connection() {
     assert_eq!(harness.expect_one().header.flags, RST | ACK);
 }
 
-// RFC 5482, 3.1: it may be shorter than the probes would take, or longer.
+// RFC 5482, 4.2; it may be shorter than the probes would take, or longer.
 #[test]
 fn a_user_timeout_says_for_how_long_probes_go_on() {
     for (seconds, probes) in [(105, 1), (200, 10)] {
