@@ -6,7 +6,8 @@
 
 use crate::outbox::Network;
 use crate::sockets::Keys;
-use core::hash::BuildHasher;
+use core::hash::{BuildHasher, Hasher};
+use core::net::IpAddr;
 
 /// The values that 20 bits have, without that of "no label".
 const LABELS: u64 = (1 << 20) - 1;
@@ -18,18 +19,29 @@ pub(crate) struct FlowLabels {
 }
 
 impl FlowLabels {
+    /// With keys that follow from those of the host, whose tables show nothing of labels then.
     pub(crate) fn new(keys: Keys) -> Self {
-        Self { keys }
+        let derived = |number| keys.hash_one(("flow labels", number));
+        Self { keys: Keys(derived(1), derived(2)) }
     }
 
     /// Labels the header of a packet that goes from one port to another, where it is one of IPv6.
     pub(crate) fn label(&self, network: &mut Network, source_port: u16, destination_port: u16) {
         let Network::Ip(template) = network else { return };
-        if template.source().is_ipv4() {
+        let (IpAddr::V6(source), IpAddr::V6(destination)) =
+            (template.source(), template.destination())
+        else {
             return;
-        }
-        let ends = (template.source(), source_port, template.destination(), destination_port);
-        let hash = self.keys.hash_one(("flow label", template.protocol(), ends));
-        template.set_flow_label((hash % LABELS) as u32 + 1);
+        };
+        // In one piece, because each datagram has it made.
+        let mut ends = [0; 40];
+        ends[..16].copy_from_slice(&source.octets());
+        ends[16..32].copy_from_slice(&destination.octets());
+        ends[32..34].copy_from_slice(&source_port.to_be_bytes());
+        ends[34..36].copy_from_slice(&destination_port.to_be_bytes());
+        ends[36] = template.protocol();
+        let mut hasher = self.keys.build_hasher();
+        hasher.write(&ends);
+        template.set_flow_label((hasher.finish() % LABELS) as u32 + 1);
     }
 }
