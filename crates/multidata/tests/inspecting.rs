@@ -8,8 +8,8 @@ use multidata::ip::Cidr;
 use multidata::tcp::State;
 use multidata::time::Instant;
 use multidata::{
-    FilterFlow, Handling, InterfaceEvent, InterfaceId, NeighbourState, PacketFilter, RawSocket,
-    SocketKind, SocketStatus, Stack, StackEvent, TcpForwarder, TcpListener, TcpStream,
+    AddressEvent, FilterFlow, Handling, InterfaceEvent, InterfaceId, NeighbourState, PacketFilter,
+    RawSocket, SocketKind, SocketStatus, Stack, StackEvent, TcpForwarder, TcpListener, TcpStream,
     UdpForwarder, UdpSocket, Verdict,
 };
 use pair::{PATIENCE, connected, pair_with, right};
@@ -217,6 +217,37 @@ fn routes_neighbours_and_interfaces_are_told_as_they_are() {
 /// Until the device's failure is told.
 fn is_failure(event: &StackEvent) -> bool {
     matches!(event, StackEvent::Interface(InterfaceEvent::DeviceFailed(..)))
+}
+
+#[test]
+fn what_happened_can_be_said_to_people_as_it_is_told() {
+    let id = InterfaceId::LOOPBACK;
+    let servers = ["192.0.2.53", "2001:db8::53"].map(|it| it.parse().expect("an address"));
+    let cidr: Cidr = "192.0.2.7/24".parse().expect("an address");
+    let station = HardwareAddress([2, 0, 0, 0, 0, 9]);
+    let addresses = [
+        (AddressEvent::Assigned(id, cidr), "it has the address 192.0.2.7/24 now"),
+        (AddressEvent::Removed(id, cidr), "it has the address 192.0.2.7/24 no more"),
+        (
+            AddressEvent::Duplicate(id, cidr.address(), station),
+            "the host at 02:00:00:00:00:09 uses the address 192.0.2.7",
+        ),
+        (AddressEvent::NameServers(id, Vec::new()), "it knows of no name server any more"),
+        (
+            AddressEvent::NameServers(id, servers.to_vec()),
+            "its name servers are 192.0.2.53 2001:db8::53",
+        ),
+        (
+            AddressEvent::LeaseTooShort(id, "192.0.2.1".parse().expect("an address"), 3),
+            "the DHCP server 192.0.2.1 leases addresses for 3 s only, which is not taken",
+        ),
+    ];
+    for (event, sentence) in addresses {
+        let told = StackEvent::Address(event).to_string();
+        assert_eq!(told, format!("the loopback interface: {sentence}"));
+    }
+    let event = InterfaceEvent::LinkRestored(id);
+    assert_eq!(StackEvent::Interface(event.clone()).to_string(), event.to_string());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::runtime::event_watch::Place;
 use crate::runtime::locked;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::{Interest, Parker, Sleeper};
+use core::fmt;
 use core::future::poll_fn;
 use core::task::Poll;
 use core::time::Duration;
@@ -24,6 +25,15 @@ pub enum StackEvent {
     Interface(InterfaceEvent),
     /// What [`Stack::poll_address_event`] tells.
     Address(AddressEvent),
+}
+
+impl fmt::Display for StackEvent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface(event) => event.fmt(formatter),
+            Self::Address(event) => event.fmt(formatter),
+        }
+    }
 }
 
 impl Stack {

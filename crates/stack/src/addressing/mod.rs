@@ -33,6 +33,7 @@ use crate::interfaces::InterfaceId;
 use crate::multicast::Listener;
 use crate::shard::Shard;
 pub(crate) use autoconfiguration::Autoconfiguration;
+use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 use ip::membership::Filter;
 use ip::router::RouterConfig;
@@ -112,6 +113,30 @@ pub enum AddressEvent {
     /// This DHCP server leases addresses for so many seconds, which is less than [`dhcp::LEASE_MIN_S`], so none is
     /// taken of it.
     LeaseTooShort(InterfaceId, Ipv4Addr, u32),
+}
+
+impl fmt::Display for AddressEvent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Assigned(id, cidr) => write!(formatter, "{id}: it has the address {cidr} now"),
+            Self::Removed(id, cidr) => write!(formatter, "{id}: it has the address {cidr} no more"),
+            Self::Duplicate(id, address, station) => {
+                write!(formatter, "{id}: the host at {station} uses the address {address}")
+            }
+            Self::NameServers(id, servers) if servers.is_empty() => {
+                write!(formatter, "{id}: it knows of no name server any more")
+            }
+            Self::NameServers(id, servers) => {
+                write!(formatter, "{id}: its name servers are")?;
+                servers.iter().try_for_each(|server| write!(formatter, " {server}"))
+            }
+            Self::LeaseTooShort(id, server, seconds) => write!(
+                formatter,
+                "{id}: the DHCP server {server} leases addresses for {seconds} s only, which is not \
+                 taken"
+            ),
+        }
+    }
 }
 
 /// The records of one interface.
