@@ -101,7 +101,8 @@
 //! | the peer sent on after both directions had been shut down | `read`, once what had arrived was read | `ConnectionAborted` |
 //! | the connection is gone | `shutdown` | `NotConnected` |
 //! | it would wait, and may not, or not for longer | every one | `WouldBlock` |
-//! | all devices failed, all interfaces were removed, or [`Stack::abort`]: at once, each time, until there is a device again | every one | `NetworkDown` |
+//! | all devices failed, all interfaces were removed, or [`Stack::abort`]: at once, each time, until there is a device again | every one but `bind` | `NetworkDown` |
+//! | the same of connections that [`Stack::abort`] reset | `read`, once what had arrived was read; `shutdown` | `ConnectionAborted`; `NotConnected` |
 //!
 //! A listener may be bound while connections in TIME-WAIT have its port: what SO_REUSEADDR asks for is
 //! always so, because four-tuples and not ports are what must be unique.

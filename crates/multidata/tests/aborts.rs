@@ -153,3 +153,28 @@ fn every_call_comes_back_and_nothing_is_left_when_a_stack_is_ended_under_load() 
         abort_under_load(layouts);
     }
 }
+
+/// What the table of errors says (`multidata`, "Errors").
+#[test]
+fn after_the_end_calls_say_that_the_network_is_down_and_a_bind_needs_no_network() {
+    let [(left, _), (right, _)] = stacks(["R1S0F0"; 2]);
+    let listener = TcpListener::bind(&left, "0.0.0.0:80").expect("a listener");
+    let peer = pair::right(0);
+    let socket = UdpSocket::bind(&left, "0.0.0.0:53").expect("a socket");
+    let far = TcpListener::bind(&right, peer).expect("a listener");
+    let peer = far.local_addr().expect("bound");
+    let mut stream = TcpStream::connect(&left, peer).expect("it listens");
+    left.abort();
+    let kind = |outcome: std::io::Result<()>| outcome.map_err(|error| error.kind());
+    let down = Err(ErrorKind::NetworkDown);
+    assert_eq!(kind(listener.accept().map(drop)), down);
+    assert_eq!(kind(TcpStream::connect(&left, peer).map(drop)), down);
+    assert_eq!(kind(socket.recv_from(&mut [0; 9]).map(drop)), down);
+    assert_eq!(kind(socket.send_to(&[0], peer).map(drop)), down);
+    assert_eq!(kind(stream.write(&[0; 9]).map(drop)), down);
+    assert_eq!(kind(stream.read(&mut [0; 9]).map(drop)), Err(ErrorKind::ConnectionAborted));
+    let ended = stream.shutdown(std::net::Shutdown::Write);
+    assert_eq!(kind(ended), Err(ErrorKind::NotConnected));
+    assert_eq!(kind(TcpListener::bind(&left, "0.0.0.0:81").map(drop)), Ok(()));
+    assert_eq!(kind(UdpSocket::bind(&left, "0.0.0.0:81").map(drop)), Ok(()));
+}
