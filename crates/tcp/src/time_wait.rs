@@ -240,6 +240,22 @@ mod tests {
         }
     }
 
+    // RFC 7323, 5.3, R1: what is older than what was here is not acceptable, and is acknowledged though there is nothing
+    // in it.
+    #[test]
+    fn an_old_timestamp_is_answered() {
+        let (mut harness, kept) = time_wait(true);
+        let answers = [
+            (499, TimeWaitVerdict::Acknowledge),
+            (500, TimeWaitVerdict::Drop(DropReason::BadState)),
+        ];
+        for (value, verdict) in answers {
+            harness.options.timestamps = Some(TcpTimestamps { value, echo: 0 });
+            let header = harness.header(ACK, 2, 2);
+            assert_eq!(kept.clone().on_segment(harness.now, &header, 0), verdict, "{value}");
+        }
+    }
+
     // RFC 5961, 7: two hosts must not answer each other for ever.
     #[test]
     fn answers_are_limited() {

@@ -101,6 +101,22 @@ fn a_syn_that_is_sent_again_does_not_ask() {
     assert!(!data_is_capable(&mut harness));
 }
 
+// RFC 3168, 6.1.1.1: the peer's SYN again, without ECE and CWR, is of a host that has given up ECN: its SYN-ACK does not
+// agree to it, and no packet is ECN-capable.
+#[test]
+fn a_syn_again_without_ecn_ends_the_agreement() {
+    for (flags, agreed) in [(TcpFlags::NONE, false), (ECE | CWR, true)] {
+        let mut harness = accepted(EcnMode::Accept, ECE | CWR);
+        assert_eq!(harness.expect_one().header.flags, SYN | ACK | ECE);
+        assert!(harness.try_receive(SYN | flags, 0, 0, b"").is_err(), "it was here before");
+        let expected = if agreed { SYN | ACK | ECE } else { SYN | ACK };
+        assert_eq!(harness.expect_one().header.flags, expected);
+        harness.options = TcpOptions::default();
+        harness.receive(ACK, 1, 1, b"");
+        assert_eq!(data_is_capable(&mut harness), agreed);
+    }
+}
+
 // RFC 3168, 6.1.3: the receiver sets ECE in every ACK from the first mark on until CWR arrives.
 #[test]
 fn a_mark_is_echoed_until_the_peer_says_that_it_heard() {

@@ -99,6 +99,37 @@ fn a_lost_syn_ack_is_sent_again_for_the_timer_and_for_the_syn() {
     assert_eq!(harness.connection.state(), State::Established);
 }
 
+// RFC 7323, 4.3: the SYN that comes again is the last segment that the SYN-ACK answers, and has its timestamp echoed.
+#[test]
+fn a_syn_again_has_its_own_timestamp_echoed() {
+    let mut peer = Harness::connect(plain_config());
+    let with = |value| TcpOptions {
+        mss: Some(700),
+        timestamps: Some(TcpTimestamps { value, echo: 0 }),
+        ..TcpOptions::default()
+    };
+    peer.options = with(500);
+    let parameters = parameters(Config { timestamps: true, ..plain_config() });
+    let syn = peer.header(SYN, 0, 0);
+    let mut harness = Harness::wrap(Connection::accept(parameters, peer.now, &syn), peer.now);
+    let echo =
+        |harness: &mut Harness| harness.expect_one().header.options.timestamps.map(|it| it.echo);
+    assert_eq!(echo(&mut harness), Some(500));
+    harness.options = with(1_500);
+    assert_eq!(harness.try_receive(SYN, 0, 0, b""), Err(DropReason::Duplicate));
+    assert_eq!(echo(&mut harness), Some(1_500));
+}
+
+// RFC 9293, 3.7.1, MUST-67: an MSS is no more than what can be received, in a SYN-ACK that is sent again as well.
+#[test]
+fn a_syn_ack_again_announces_what_the_interface_takes_by_then() {
+    let mut harness = passive();
+    assert_eq!(harness.expect_one().header.options.mss, Some(MSS as u16));
+    harness.connection.set_announced_mss(500);
+    harness.pass_to_deadline();
+    assert_eq!(harness.expect_one().header.options.mss, Some(500));
+}
+
 // RFC 9293, 3.8.3, MUST-23: for at least three minutes.
 #[test]
 fn a_syn_is_sent_again_with_doubling_time_until_the_open_fails() {

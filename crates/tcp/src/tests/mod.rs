@@ -7,6 +7,7 @@ mod close;
 mod duplicates;
 mod ecn;
 mod far;
+mod fast_open;
 mod few_blocks;
 mod followers;
 mod handshake;
