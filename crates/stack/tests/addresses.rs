@@ -676,3 +676,33 @@ fn a_listener_waits_for_its_address() {
     net.run(Duration::from_secs(1));
     assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
 }
+
+/// RFC 4862, 5.4.3: a question from a unicast address for one that is tentative "should be silently ignored". RFC 4861,
+/// 7.2.4: who has no address yet is answered through all nodes, by the frame as well (RFC 2464, 7).
+#[test]
+fn who_asks_for_a_tentative_address_is_not_answered_and_who_has_none_is_answered_through_all() {
+    let mut net = net(ClaimPolicy::Probe);
+    add(&mut net, 0, NEW_6);
+    let IpAddr::V6(target) = address(NEW_6.split('/').next().expect("an address")) else {
+        panic!("it is of IPv6")
+    };
+    let group = wire::ndp::solicited_node(target);
+    let asks = |source: Ipv6Addr, source_link| {
+        let message = NdpRepr::NeighbourSolicitation { target, source_link };
+        harness::craft::ndp(source, group, 255, &message)
+    };
+    net.run(Duration::from_millis(500));
+    assert_eq!(state(&net, 0, NEW_6), Some(AddressState::Tentative));
+    net.wire.clear();
+    let neighbour = "fd00::2".parse().expect("an address");
+    net.inject(0, [asks(neighbour, Some(harness::craft::STRANGER))]);
+    net.step();
+    assert_eq!(ndps(&net, 0), []);
+    net.run(Duration::from_secs(5));
+    net.wire.clear();
+    net.inject(0, [asks(Ipv6Addr::UNSPECIFIED, None)]);
+    net.step();
+    let is_answer = |(from, frame): &&(usize, Vec<u8>)| *from == 0 && frame[12..14] == [0x86, 0xdd];
+    let answer = net.wire.iter().find(is_answer).expect("an answer");
+    assert_eq!(answer.1[..6], [0x33, 0x33, 0, 0, 0, 1]);
+}

@@ -511,3 +511,48 @@ fn an_extension_that_leaves_no_hosts_address_is_declined() {
     let kinds: Vec<u8> = asked(&mut net).iter().map(|(message, ..)| message[242]).collect();
     assert_eq!(kinds, [4], "DECLINE");
 }
+
+/// RFC 2131, 4.4.5: with the lease the client "MUST [...] request network initialization parameters as if the client were
+/// uninitialized": what a server said of the network is not believed any longer, whatever addresses are left.
+#[test]
+fn what_a_lease_brought_ends_with_it() {
+    let mut net = net();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let own = "10.0.0.40/24".parse().expect("a network");
+    net.hosts[0].shard.add_address(now, id, own).expect("new");
+    run(&mut net, 9_000, 600);
+    let far: SocketAddr = "10.9.1.1:80".parse().expect("an address");
+    let now = net.now;
+    let shard = &mut net.hosts[0].shard;
+    assert_eq!((shard.name_servers(id).len(), shard.mtus(id).map(|it| it.0)), (1, Some(1_400)));
+    shard.tcp_connect(now, None, far).expect("a classless route");
+    while shard.poll_address_event().is_some() {}
+    shard.remove_address(now, id, LEASED.into()).expect("ours");
+    assert_eq!((shard.name_servers(id).len(), shard.mtus(id).map(|it| it.0)), (0, Some(1_500)));
+    assert_eq!(shard.tcp_connect(now, None, far), Err(SocketError::NoRoute(far.ip())));
+    let events: Vec<_> = core::iter::from_fn(|| shard.poll_address_event()).collect();
+    assert!(events.contains(&AddressEvent::NameServers(id, Vec::new())), "{events:?}");
+}
+
+/// RFC 9293, 3.7.1: connections that are open follow an MTU that an extension changes alone.
+#[test]
+fn connections_follow_the_mtu_of_an_extended_lease() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let near: SocketAddr = "10.0.0.2:80".parse().expect("an address");
+    net.hosts[1].shard.tcp_listen(near, 4).expect("a free port");
+    let socket = net.hosts[0].shard.tcp_connect(net.now, None, near).expect("on the subnet");
+    net.run(Duration::from_secs(310));
+    let renewals = asked(&mut net);
+    let [(message, ..)] = &renewals[..] else { panic!("{renewals:?}") };
+    let mut answer = answer_to(message, 600, LEASED).expect("a REQUEST");
+    let mtu = answer.windows(4).position(|it| it == [26, 2, 0x05, 0x78]).expect("an MTU");
+    answer[mtu + 2..mtu + 4].copy_from_slice(&1_200_u16.to_be_bytes());
+    net.inject(0, [from_server(&answer)]);
+    net.write(0, socket, &harness::data(10_000));
+    net.wire.clear();
+    net.run(Duration::from_millis(10));
+    let longest =
+        net.wire.iter().filter(|(from, _)| *from == 0).map(|(_, frame)| frame.len()).max();
+    assert_eq!(longest, Some(EthernetRepr::LEN + 1_200));
+}

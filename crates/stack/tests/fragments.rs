@@ -453,3 +453,21 @@ fn a_packet_in_which_nothing_follows_is_dropped_in_silence() {
     }
     assert_eq!(drops(&net, DropReason::UnknownProtocol), 2);
 }
+
+/// What is for another host, or comes from nobody, is not kept until the rest of it is here.
+#[test]
+fn fragments_for_others_are_not_kept() {
+    let mut net = net();
+    let whole = datagram(&data(3_000));
+    for (at, value, reason) in
+        [(19, 77, DropReason::NotOurAddress), (12, 127, DropReason::BadSource)]
+    {
+        let mut packet = ipv4_fragment(&whole, 0..1_480);
+        packet[at] = value;
+        packet[10..12].fill(0);
+        let sum = !checksum::sum(&packet[..20]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        net.inject(1, [frame(station(1), ether_type::IPV4, &packet)]);
+        assert_eq!((drops(&net, reason), net.hosts[1].shard.holdings().reassemblies), (1, 0));
+    }
+}

@@ -342,3 +342,68 @@ fn a_slow_reader_does_not_hold_the_blocks_of_the_device() {
     let outstanding = net.hosts[1].pool.counters().outstanding_bytes;
     assert!(outstanding < 200_000, "{outstanding} bytes are held for nothing");
 }
+
+/// Where everything waits for a neighbour that was asked already nothing is in the batch, and there is room all the same;
+/// and who waits for a device that failed is told so.
+#[test]
+fn a_socket_that_waits_for_room_is_told_though_nothing_can_leave() {
+    for fails in [false, true] {
+        let mut net = Net::new(TransmitMode::Multidata, true);
+        let any = SocketAddr::new(address(0, false), 0);
+        let [busy, waiting] = [0, 1].map(|_| net.hosts[0].shard.udp_bind(any).expect("a port"));
+        let to: SocketAddr = parse("10.0.0.99:9");
+        net.hosts[0].shard.udp_send(busy, Some(to), chunk(b"x")).expect("room");
+        while net.step() {}
+        while net.hosts[0].shard.udp_send(busy, Some(to), chunk(b"x")).is_ok() {}
+        let refused = net.hosts[0].shard.udp_send(waiting, Some(to), chunk(b"x"));
+        assert_eq!(refused, Err(SocketError::WouldBlock));
+        let (now, id, shard) = (net.now, net.hosts[0].interface, &mut net.hosts[0].shard);
+        while shard.poll_event().is_some() {}
+        match fails {
+            true => {
+                let error = device::DeviceError::new(std::io::ErrorKind::BrokenPipe, "gone");
+                shard.on_device_failed(now, id, &error);
+            }
+            false => assert!(!net.step(), "it was asked a moment ago"),
+        }
+        let events = core::iter::from_fn(|| net.hosts[0].shard.poll_event());
+        let of_waiting: Vec<_> = events.filter(|event| event.socket == waiting).collect();
+        assert!(
+            of_waiting.iter().any(|it| it.readiness.intersects(Readiness::WRITABLE)),
+            "{fails}"
+        );
+    }
+}
+
+/// A slot that is used again while its last connection still stands in a list has one turn, with each segment once.
+#[test]
+fn a_connection_in_the_place_of_one_that_was_to_send_sends_once() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (now, id, shard) = (net.now, net.hosts[0].interface, &mut net.hosts[0].shard);
+    let to: SocketAddr = parse("10.0.0.2:9");
+    let gone = shard.tcp_connect(now, None, to).expect("a route");
+    shard.tcp_abort(now, gone);
+    shard.close(now, gone);
+    let next = shard.tcp_connect(now, None, to).expect("a route");
+    assert_eq!(gone.index(), next.index());
+    let mut batch = Multidata::default();
+    assert_eq!(shard.poll_transmit(now, id, Room::UNBOUNDED, &mut batch), 1);
+}
+
+/// However many datagrams wait, connections have their part of a batch.
+#[test]
+fn a_crowd_of_datagrams_leaves_connections_room_in_a_batch() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (client, _) = net.connect(false);
+    let any = SocketAddr::new(address(0, false), 0);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let busy = net.hosts[0].shard.udp_bind(any).expect("a free port");
+    net.write(0, client, b"a word");
+    let shard = &mut net.hosts[0].shard;
+    while shard.udp_send(busy, Some(parse("10.0.0.2:9")), chunk(b"x")).is_ok() {}
+    let mut batch = Multidata::default();
+    let room = Room { packets: 40, ..Room::UNBOUNDED };
+    assert_eq!(shard.poll_transmit(now, id, room, &mut batch), 40);
+    let is_segment = |packet: batch::PacketView<'_>| bytes_of(&packet)[9] == 6;
+    assert_eq!(batch.packets().filter(|packet| is_segment(*packet)).count(), 1);
+}

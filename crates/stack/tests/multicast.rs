@@ -10,7 +10,7 @@ use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{Net, address, bytes_of, craft};
 use stack::{
     AddressingConfig, BadArgument, BindOptions, ClaimPolicy, InterfaceConfig, InterfaceId,
-    MulticastOptions, Readiness, SocketError, SocketId,
+    MulticastOptions, Readiness, Shard, ShardConfig, SocketError, SocketId,
 };
 use time::Duration;
 use wire::{EthernetRepr, HardwareAddress};
@@ -489,4 +489,71 @@ fn a_group_that_was_joined_by_the_usual_interface_is_left_though_another_is_usua
         Err(SocketError::AddressNotAvailable)
     );
     shard.udp_leave(now, joined, group, Some(first)).expect("it still is");
+}
+
+/// RFC 3376, 3.1: "IPMulticastListen [...] replaces" what the socket wanted of the group before. And who left is no
+/// listener: nothing of the group is for this host then.
+#[test]
+fn who_joins_again_wants_the_new_sources_alone_and_who_left_nothing() {
+    for group in GROUPS.map(ip) {
+        let mut net = net();
+        let (own, other) = (address(0, group.is_ipv6()), address(1, group.is_ipv6()));
+        let id = listener(&mut net, 1, group, 5_000, &[own]);
+        let from = sender(&mut net, 0, group);
+        let now = net.now;
+        for (sources, count) in [(&[own, other][..], 1), (&[other], 0), (&[], 1)] {
+            net.hosts[1].shard.udp_join(now, id, group, None, sources).expect("room");
+            send(&mut net, 0, from, (group, 5_000), b"word");
+            assert_eq!(received(&mut net, 1, id).len(), count, "{sources:?}");
+        }
+        let dropped =
+            |net: &Net| net.hosts[1].shard.counters().drops.count(DropReason::NotOurAddress);
+        let before = dropped(&net);
+        let now = net.now;
+        net.hosts[1].shard.udp_leave(now, id, group, None).expect("it is in it");
+        send(&mut net, 0, from, (group, 5_000), b"word");
+        assert_eq!((received(&mut net, 1, id).len(), dropped(&net) - before), (0, 1), "{group}");
+    }
+}
+
+/// A datagram that one of two listeners takes is not dropped, though the other has no room for it.
+#[test]
+fn what_one_listener_has_room_for_is_not_dropped() {
+    let (mut net, group) = (net(), ip(GROUPS[0]));
+    let ids = [0, 1].map(|_| listener(&mut net, 1, group, 5_000, &[]));
+    let from = sender(&mut net, 0, group);
+    for slow in ids {
+        let quick = ids[usize::from(slow == ids[0])];
+        net.hosts[1].shard.udp_set_receive_buffer(slow, 1).expect("open");
+        for _ in 0..3 {
+            send(&mut net, 0, from, (group, 5_000), b"word");
+            assert_eq!(received(&mut net, 1, quick).len(), 1);
+        }
+        assert_eq!(net.hosts[1].shard.counters().drops.total(), 0);
+        received(&mut net, 1, slow);
+        net.hosts[1].shard.udp_set_receive_buffer(slow, 1 << 20).expect("open");
+    }
+}
+
+/// More sockets than a group of an interface has listeners are refused, and those that are in hear of it as before.
+#[test]
+fn a_group_has_a_thousand_listeners_at_most() {
+    let net = net();
+    let (group, now) = (ip(GROUPS[0]), net.now);
+    let pool = net.hosts[1].pool.clone();
+    let (tcp, secret) = (tcp::Config::default(), [1; 32]);
+    let mut shard = Shard::new(ShardConfig { tcp, pool, secret, sockets_max: 2_000 });
+    let interface = InterfaceConfig {
+        capabilities: Capabilities::plain(Medium::Ip, 1_500),
+        mode: None,
+        addresses: vec!["10.0.0.2/24".parse().expect("a network")],
+        gateways: Vec::new(),
+    };
+    shard.add_interface(interface).expect("a sound configuration");
+    let mut join = || {
+        let id = shard.udp_bind(SocketAddr::new(any(group), 0)).expect("a free port");
+        shard.udp_join(now, id, group, None, &[])
+    };
+    assert!((0..1_024).all(|_| join() == Ok(())));
+    assert_eq!(join(), Err(SocketError::NoMemory));
 }

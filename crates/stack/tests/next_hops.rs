@@ -3,14 +3,14 @@
 
 mod harness;
 
-use batch::{Block, Chunk};
+use batch::{Block, Chunk, Multidata};
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use counters::DropReason;
-use device::TransmitMode;
+use device::{Room, TransmitMode, Transmitted};
 use harness::{Fate, Net, address};
 use ip::Cidr;
-use stack::{ErrorReport, Readiness, ReportOrigin, SocketError, SocketId};
+use stack::{ErrorReport, MtuDiscovery, Readiness, ReportOrigin, Shard, SocketError, SocketId};
 use time::Duration;
 use wire::{ArpOperation, ArpRepr, ArpView, EthernetRepr};
 
@@ -209,4 +209,50 @@ fn a_syn_that_waits_for_its_neighbour_is_not_sent_again_for_that() {
     net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
     let now = net.now;
     assert!(net.hosts[0].shard.tcp_info(now, client).expect("open").ecn);
+}
+
+/// What the reports of a socket cost is bounded, and given back by who reads them or wants them no more.
+#[test]
+fn reports_that_are_read_or_dropped_make_room_for_others() {
+    let mut net = net();
+    let socket = client(&mut net, None, false);
+    let shard = &mut net.hosts[0].shard;
+    shard.udp_set_reports(socket, true, false).expect("open");
+    shard.udp_set_mtu_discovery(socket, MtuDiscovery::Do).expect("open");
+    let fill = |shard: &mut Shard| {
+        for _ in 0..400 {
+            let long = Chunk::whole(Block::from(Bytes::from(vec![7; 2_000])));
+            let refused = shard.udp_send(socket, Some(at("10.0.0.2:9")), long);
+            assert_eq!(refused, Err(SocketError::MessageTooLong));
+        }
+    };
+    let read = |shard: &mut Shard| {
+        core::iter::from_fn(|| shard.udp_take_report(socket).expect("open")).count()
+    };
+    fill(shard);
+    let kept = read(shard);
+    assert!((100..400).contains(&kept), "{kept}");
+    fill(shard);
+    assert_eq!(read(shard), kept, "what was read is no cost");
+    fill(shard);
+    shard.udp_clear_reports(socket).expect("open");
+    assert_eq!(read(shard), 0);
+    fill(shard);
+    assert_eq!(read(shard), kept, "nor is what was dropped");
+}
+
+/// Who waited for a neighbour stands in no list any more once that is known.
+#[test]
+fn connections_do_not_wait_for_a_neighbour_that_has_answered() {
+    let mut net = net();
+    for _ in 0..3 {
+        net.hosts[0].shard.tcp_connect(net.now, None, at("10.0.0.2:9")).expect("a route");
+    }
+    let (now, id, shard) = (net.now, net.hosts[0].interface, &mut net.hosts[0].shard);
+    let taken = shard.poll_transmit(now, id, Room::UNBOUNDED, &mut Multidata::default());
+    assert_eq!((taken, shard.holdings().waiting_for_neighbours), (1, 3), "a question");
+    // The question is lost, and asked again.
+    shard.on_transmitted(now, id, &Transmitted { taken, stopped: None });
+    net.run(2 * SECOND);
+    assert_eq!(net.hosts[0].shard.holdings().waiting_for_neighbours, 0);
 }

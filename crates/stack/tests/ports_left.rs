@@ -132,3 +132,36 @@ fn the_ports_of_a_listener_and_of_a_time_wait_are_found_when_their_time_is_over(
     assert_eq!(shard.tcp_status(found).expect("open").local.port(), ports[0]);
     assert_eq!(shard.tcp_connect(later, None, remote), Err(SocketError::NoPortLeft));
 }
+
+/// A table of TIME-WAIT that is full gives its oldest up, and so the port of that.
+#[test]
+fn the_port_of_a_time_wait_that_makes_room_is_found() {
+    let ((mut shard, id), (mut peer, _)) = (shard_at("10.0.0.1/24"), shard_at("10.0.0.2/24"));
+    shard.set_time_wait_max(1);
+    let remote = SocketAddr::from(([10, 0, 0, 2], 80));
+    let accepts = peer.tcp_listen(remote, 2).expect("a free port");
+    let opened = [0, 1].map(|_| {
+        let ours = shard.tcp_connect(now(), None, remote).expect("a free port");
+        exchange([&mut shard, &mut peer], id, now());
+        (ours, peer.tcp_accept(accepts).expect("it came"))
+    });
+    let port = shard.tcp_status(opened[0].0).expect("open").local.port();
+    let mut close = |shard: &mut Shard, (ours, theirs)| {
+        shard.close(now(), ours);
+        exchange([&mut *shard, &mut peer], id, now());
+        peer.close(now(), theirs);
+        exchange([shard, &mut peer], id, now());
+    };
+    close(&mut shard, opened[0]);
+    for _ in 0..PORTS - 2 {
+        shard.tcp_connect(now(), None, remote).expect("a free port");
+    }
+    // The second search writes down what the first began with.
+    for _ in 0..2 {
+        assert_eq!(shard.tcp_connect(now(), None, remote), Err(SocketError::NoPortLeft));
+    }
+    close(&mut shard, opened[1]);
+    assert_eq!(shard.counters().shard.time_wait_recycled, 1);
+    let found = shard.tcp_connect(now(), None, remote).expect("that of the oldest");
+    assert_eq!(shard.tcp_status(found).expect("open").local.port(), port);
+}

@@ -4,9 +4,9 @@
 mod harness;
 
 use batch::StrayWeight;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
-use harness::{address, bytes_of, receive_batch, station};
+use harness::{address, bytes_of, craft, receive_batch, station};
 use stack::{
     AddressingConfig, ClaimPolicy, Homes, InterfaceConfig, InterfaceId, ListenOptions, Shard,
     ShardConfig, Share, SocketError, SocketId, SynCookieMode, TcpOption,
@@ -14,7 +14,10 @@ use stack::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use time::{Duration, Instant};
-use wire::{Icmpv4Repr, Ipv4Repr, Ipv4View, protocol};
+use wire::{
+    ArpOperation, ArpRepr, EthernetRepr, HardwareAddress, Icmpv4Repr, Ipv4Repr, Ipv4View, NdpRepr,
+    ether_type, protocol,
+};
 
 /// A connection with an even port is of the second shard if its other port is odd.
 struct ByPort;
@@ -704,4 +707,51 @@ fn a_shard_that_is_not_first_gives_up_behind_requests_that_were_sent() {
     // What is asked in the moment of giving up nobody can answer in time.
     asked.retain(|at| at + 100 < now.as_millis());
     assert!(asked.len() >= 2, "it gave up behind {asked:?}");
+}
+
+/// Every shard learns from what is broadcast, and the first speaks for the host: two answers, or two defences of one
+/// address, would be the storm that RFC 5227, 2.4 warns of.
+#[test]
+fn one_shard_answers_who_asks_for_an_address_or_claims_it() {
+    let mut shards = [0, 1].map(|index| shard(1, Some(index), Medium::Ethernet(station(1))));
+    let cidr = ip::Cidr::new(address(1, true), 64).expect("a network");
+    for (shard, id) in &mut shards {
+        shard.add_address(NOW, *id, cidr).expect("new");
+    }
+    let [(first, _), (second, _)] = &mut shards;
+    carry(NOW, first, second);
+    shards.iter_mut().for_each(|it| drop(sent(NOW, it)));
+    let (IpAddr::V6(target), IpAddr::V6(source)) = (address(1, true), address(0, true)) else {
+        panic!("they are of IPv6")
+    };
+    let asked = NdpRepr::NeighbourSolicitation { target, source_link: Some(craft::STRANGER) };
+    let ours = Ipv4Addr::new(10, 0, 0, 2);
+    let frames = [
+        craft::ndp(source, wire::ndp::solicited_node(target), 255, &asked),
+        arp(ArpOperation::Request, Ipv4Addr::new(10, 0, 0, 1), ours),
+        arp(ArpOperation::Reply, ours, Ipv4Addr::new(10, 0, 0, 1)),
+    ];
+    for frame in frames {
+        let told = shards.each_mut().map(|it| {
+            give(NOW, it, vec![frame.clone()]);
+            sent(NOW, it).len()
+        });
+        assert_eq!(told, [1, 0], "{frame:?}");
+    }
+}
+
+/// An ARP message of a stranger's station to everybody.
+fn arp(operation: ArpOperation, sender_protocol: Ipv4Addr, target_protocol: Ipv4Addr) -> Vec<u8> {
+    let mut frame = vec![0; EthernetRepr::LEN + ArpRepr::LEN];
+    let (destination, source) = (HardwareAddress::BROADCAST, craft::STRANGER);
+    EthernetRepr { destination, source, ether_type: ether_type::ARP }.emit(&mut frame);
+    ArpRepr {
+        operation,
+        sender_hardware: source,
+        sender_protocol,
+        target_hardware: HardwareAddress::ZERO,
+        target_protocol,
+    }
+    .emit(&mut frame[EthernetRepr::LEN..]);
+    frame
 }
