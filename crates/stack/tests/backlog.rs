@@ -247,6 +247,29 @@ fn a_cookie_opens_one_connection() {
     assert_eq!(net.hosts[1].shard.holdings().spent_cookies, 0, "none is kept for ever");
 }
 
+// RFC 7323, 2.2: what a cookie's SYN-ACK offered is not in the cookie; of a listener that has other settings since it is not
+// good.
+#[test]
+fn a_cookie_of_before_a_listener_was_set_anew_is_not_good() {
+    for is_set in [false, true] {
+        let mut net = Net::new(TransmitMode::Multidata, false);
+        let syn_cookies = SynCookieMode::Always;
+        let (listener, _) =
+            listen(&mut net, ListenOptions { syn_cookies, ..ListenOptions::default() });
+        net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 500))]);
+        net.run(MS);
+        let cookie = answers(&net, 0).last().expect("a SYN-ACK").sequence;
+        if is_set {
+            let shard = &mut net.hosts[1].shard;
+            shard.tcp_set_listener(listener, Arc::default()).expect("it listens");
+        }
+        let flags = TcpFlags::ACK;
+        let ack = TcpHeader { flags, acknowledgment: cookie + 1, ..syn(4_000, 501) };
+        net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+        assert_eq!(net.hosts[1].shard.tcp_accept(listener).is_ok(), !is_set);
+    }
+}
+
 // RFC 4987, 3.6: of two answers to a SYN, a cookie and then an ordinary one, the peer may believe
 // either; refusing the cookie would reset a connection that the peer has open.
 #[test]
@@ -546,6 +569,26 @@ fn a_later_repetition_of_a_syn_has_its_own_timestamp_echoed() {
     }
     let echoes = answers(&net, mark).into_iter().map(|it| it.options.timestamps.map(|it| it.echo));
     assert_eq!(echoes.collect::<Vec<_>>(), [Some(77), Some(577)]);
+}
+
+// RFC 6298, 2.5: the pause between two SYN-ACKs doubles up to a minute, though data may wait longer.
+#[test]
+fn no_more_than_a_minute_passes_between_two_syn_acks() {
+    let config = tcp::Config { syn_ack_retries: 8, ..tcp::Config::default() };
+    let mut net = Net::with_config(TransmitMode::Multidata, false, config);
+    listen(&mut net, ListenOptions::default());
+    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    while net.step() {}
+    let mut sent_at = Vec::new();
+    for second in 0..300 {
+        if !answers(&net, 0).is_empty() {
+            sent_at.push(second);
+            net.wire.clear();
+        }
+        net.run(SECOND);
+    }
+    let pauses: Vec<_> = sent_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
 }
 
 // A program that listens again, after a restart or with other settings, is who the next SYN is for.

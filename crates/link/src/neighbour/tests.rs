@@ -577,3 +577,46 @@ fn once_links_are_forgotten_everybody_is_asked_for_again() {
     reply(&mut cache, 2, OTHER);
     assert_eq!(cache.lookup(at(2), HOP), Lookup::Resolved(OTHER));
 }
+
+/// RFC 6583: of entries of one kind the one that was used last stays.
+#[test]
+fn who_was_asked_for_lately_is_not_pushed_out() {
+    let mut cache = Cache::new(NeighbourConfig { entries_max: 2, ..NeighbourConfig::default() });
+    let other = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
+    for (ms, hop) in [(0, HOP_V4), (1, Ipv4Addr::new(10, 0, 0, 3))] {
+        cache.lookup(at(ms), hop.into());
+        let message = ArpRepr { sender_protocol: hop, ..arp(ArpOperation::Reply, THEIRS) };
+        assert_eq!(cache.on_arp(at(ms), &message, OURS, true), Ok(None));
+        assert!(cache.poll_resolved().is_some());
+    }
+    assert_eq!(cache.lookup(at(2), HOP), Lookup::Resolved(THEIRS));
+    cache.lookup(at(3), Ipv4Addr::new(10, 0, 0, 4).into());
+    assert_eq!(cache.lookup(at(4), HOP), Lookup::Resolved(THEIRS));
+    assert_eq!(cache.lookup(at(4), other), Lookup::Pending, "it made room");
+}
+
+/// What waited is counted until it is handed back: it may not be forgotten where an interface goes.
+#[test]
+fn what_is_to_be_handed_back_still_waits() {
+    let mut cache = cache();
+    cache.lookup(at(0), HOP);
+    assert_eq!(cache.enqueue(HOP, 7), []);
+    reply(&mut cache, 1, THEIRS);
+    assert_eq!((cache.waiting_count(), cache.has_waiting()), (1, true));
+    assert_eq!(cache.poll_resolved().map(|it| it.waiting.len()), Some(1));
+    assert!(!cache.has_waiting());
+}
+
+/// Who was given up on one link, of either family, is asked for at once on another.
+#[test]
+fn who_was_asked_in_vain_is_asked_on_another_link() {
+    for hop in [HOP, HOP_V6.into()] {
+        let mut cache = cache();
+        cache.lookup(at(0), hop);
+        assert_eq!(requests(&mut cache, 0), [None]);
+        run_until(&mut cache, 3_000);
+        assert_eq!(cache.lookup(at(3_001), hop), Lookup::Unreachable);
+        cache.forget_links();
+        assert_eq!(cache.lookup(at(3_001), hop), Lookup::Pending, "{hop}");
+    }
+}
