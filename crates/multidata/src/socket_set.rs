@@ -182,6 +182,9 @@ mod tests {
         assert_eq!(waits(), 2, "another task has the same waker, and waits on");
         set.forget_waker(Waker::noop());
         assert_eq!(waits(), 0);
+        assert!(set.poll_take(&context, nothing).is_pending());
+        assert!(matches!(set.poll_take(&context, |_, _| Ok(())), Poll::Ready(Ok(_))));
+        assert_eq!(waits(), 0, "who got something waits nowhere");
         asked.set(1);
         assert!(set.take(failing).is_err());
         assert_eq!(waits(), 0, "a thread takes its own out");

@@ -431,6 +431,26 @@ mod tests {
         assert_eq!((woken.len(), waiting.has_tasks()), (COUNT, false));
     }
 
+    /// Whatever takes a task out is counted: a squeue whose tasks seem to wait has its worker look for ever.
+    #[test]
+    fn tasks_are_counted_while_they_wait_and_all_hear_that_it_is_over() {
+        let (socket, now) = (some_socket(), Instant::ZERO);
+        let (mut waiting, mut woken) = (Waiting::default(), Vec::new());
+        for interest in [Interest::Readable, Interest::Writable] {
+            waiting.add_task(socket, interest, Waker::noop());
+            waiting.on_event(SocketEvent { socket, readiness: Readiness::CLOSED }, &mut woken);
+            assert_eq!((woken.drain(..).count(), waiting.tasks), (1, 0), "{interest:?}");
+        }
+        let memory_tasks = |waiting: &Waiting| waiting.slots[socket.index()].memory.len();
+        waiting.add_memory_task(socket, Lack::Blocks, Waker::noop(), now);
+        waiting.remove_task(socket, Waker::noop());
+        assert_eq!(memory_tasks(&waiting), 0, "it waits no more");
+        waiting.add_task(socket, Interest::Writable, Waker::noop());
+        waiting.add_memory_task(socket, Lack::Blocks, Waker::noop(), now);
+        waiting.forget(socket, &mut woken);
+        assert_eq!((woken.len(), waiting.tasks, memory_tasks(&waiting)), (2, 0, 0));
+    }
+
     /// How often a task that looks in vain each time is woken in the second from this millisecond on.
     fn looks_in_vain(waiting: &mut Waiting, pool: &BlockPool, lack: Lack, from: u64) -> usize {
         let socket = some_socket();
