@@ -153,7 +153,8 @@ pub struct Config {
     /// probe), and data for the peer's closed window to open; `None`: as `retries` says, or as agreed on with
     /// the peer.
     pub user_timeout: Option<Duration>,
-    /// Tell the peer by an option, and take the longer one of both where none is set here (RFC 5482).
+    /// Tell the peer by an option, and take the longer one of both where none is set here (RFC 5482). So a peer can have
+    /// us wait for an hour, the most that is taken from it, where retries or keepalive alone would have given it up.
     pub user_timeout_option: bool,
     /// 2 MSL (`tcp_time_wait_interval`): 60 s.
     pub time_wait: Duration,
