@@ -42,18 +42,20 @@ pub enum EcnMode {
 /// The ECN state of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ecn {
+    /// `Request`: our SYN asked, or will, and no SYN of ours did not.
     mode: EcnMode,
-    /// Our SYN asked, and no SYN of ours did not.
-    requested: bool,
     on: bool,
     /// Receiver: every segment echoes the mark until the peer says that it heard.
     echo: bool,
     /// Sender: the next new data says that the window was reduced.
     owes_cwr: bool,
-    /// Data up to here was sent with the window as it was before the last reduction.
-    reduced_at: Option<SeqNumber>,
+    /// Data up to here was sent with the window as it was before the last reduction, where `has_reduced`. (Every idle
+    /// connection has these, and as an `Option` they are longer.)
+    reduced_at: SeqNumber,
+    has_reduced: bool,
     /// The same of the last reduction for a mark, which stands where one behind it was a mistake.
-    marked_at: Option<SeqNumber>,
+    marked_at: SeqNumber,
+    has_marked: bool,
     /// The last reduction was for a mark, and its round trip is not over.
     reducing: bool,
     /// The last reduction was for a mark, or one before it whose CWR had not left yet.
@@ -71,14 +73,14 @@ pub(crate) struct Echo {
 
 impl Ecn {
     pub(crate) fn new(mode: EcnMode) -> Self {
-        Self { mode, requested: mode == EcnMode::Request, ..Self::default() }
+        Self { mode, ..Self::default() }
     }
 
     /// Flags of our SYN, or of our SYN-ACK once the peer's SYN was taken.
     pub(crate) fn syn_flags(&self, is_reply: bool) -> TcpFlags {
         match is_reply {
             true if self.on => TcpFlags::ECE,
-            false if self.requested => SETUP,
+            false if self.mode == EcnMode::Request => SETUP,
             _ => TcpFlags::NONE,
         }
     }
@@ -86,8 +88,8 @@ impl Ecn {
     /// Our SYN was not answered: the next ones do not ask, and RFC 3168, 6.1.1 forbids
     /// ECN-capable packets to a host that has sent such a SYN.
     pub(crate) fn on_syn_timeout(&mut self) {
-        if !self.on {
-            self.requested = false;
+        if !self.on && self.mode == EcnMode::Request {
+            self.mode = EcnMode::Accept;
         }
     }
 
@@ -96,10 +98,10 @@ impl Ecn {
         let asks = flags.contains(SETUP);
         self.on = match we_asked_first {
             true if flags.contains(TcpFlags::ACK) => {
-                self.requested && flags.contains(TcpFlags::ECE) && !asks
+                self.mode == EcnMode::Request && flags.contains(TcpFlags::ECE) && !asks
             }
             // Both opened at once: both must have asked.
-            true => self.requested && asks,
+            true => self.mode == EcnMode::Request && asks,
             false => self.mode != EcnMode::Off && asks,
         };
         self.on
@@ -152,10 +154,10 @@ impl Ecn {
     /// An ACK arrived, `echoed` with ECE. `outstanding`: something was in flight before it.
     pub(crate) fn on_ack(&mut self, echoed: bool, una: SeqNumber, outstanding: bool) -> Echo {
         // Beyond that point and not at it: only then the peer may have seen CWR.
-        if !self.on || self.reduced_at.is_some_and(|at| una.is_at_or_before(at)) {
+        if !self.on || self.has_reduced && una.is_at_or_before(self.reduced_at) {
             return Echo::default();
         }
-        (self.reduced_at, self.marked_at) = (None, None);
+        (self.has_reduced, self.has_marked) = (false, false);
         Echo { over: core::mem::take(&mut self.reducing), reduce: echoed && outstanding }
     }
 
@@ -163,13 +165,13 @@ impl Ecn {
     pub(crate) fn on_mark(&mut self, nxt: SeqNumber) {
         self.on_reduced(nxt);
         (self.reducing, self.for_mark) = (true, true);
-        self.marked_at = self.reduced_at;
+        (self.marked_at, self.has_marked) = (self.reduced_at, self.has_reduced);
     }
 
     /// Whether the window was reduced for a mark in this round trip: what is lost in it is no reason to reduce it
     /// again, but for the packet with CWR, which is the first behind it (RFC 3168, 6.1.2).
     pub(crate) fn is_reducing(&self, una: SeqNumber) -> bool {
-        self.reducing && self.reduced_at.is_some_and(|at| una.is_before(at))
+        self.reducing && self.has_reduced && una.is_before(self.reduced_at)
     }
 
     /// Recovery from a loss is over, and so is the round trip of a reduction before it; says whether there was one.
@@ -181,11 +183,11 @@ impl Ecn {
     /// behind it, and no second reaction within the window of data.
     pub(crate) fn on_reduced(&mut self, nxt: SeqNumber) {
         if self.on {
-            self.reduced_at = Some(nxt);
+            (self.reduced_at, self.has_reduced) = (nxt, true);
             // The CWR that leaves for both must leave though this was a mistake, and until then the mark is echoed.
             self.for_mark &= self.owes_cwr;
             if self.for_mark {
-                self.marked_at = self.reduced_at;
+                (self.marked_at, self.has_marked) = (nxt, true);
             }
             self.owes_cwr = true;
             self.reducing = false;
@@ -200,7 +202,7 @@ impl Ecn {
             return !self.reducing;
         }
         self.owes_cwr = false;
-        self.reduced_at = self.marked_at;
+        (self.reduced_at, self.has_reduced) = (self.marked_at, self.has_marked);
         false
     }
 }
