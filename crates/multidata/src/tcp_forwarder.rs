@@ -9,7 +9,7 @@ use crate::socket::Socket;
 use crate::socket_set::SocketSet;
 use core::fmt;
 use core::task::{Context, Poll, Waker};
-use ip::Cidr;
+use ip::{Cidr, IcmpErrorKind};
 use stack::{PendingId, SocketError, SocketId};
 use std::io;
 use std::net::SocketAddr;
@@ -183,6 +183,17 @@ impl PendingConnection {
     /// Answers with a reset: the peer's `connect` says `ConnectionRefused`.
     pub fn refuse(self) {
         drop(self);
+    }
+
+    /// Answers with an ICMP error, from where the peer wants to go: that nobody reaches the host
+    /// ([`IcmpErrorKind::HostUnreachable`]) or the network, or that it is forbidden. The peer's `connect` says so, on Linux as
+    /// on this stack, and it tries its next address at once, where silence would have it wait (RFC 5461, 2.2; some systems
+    /// go on asking, as RFC 1122, 4.2.3.9 has it). Where the limit for ICMP errors is reached it is dropped and counted
+    /// (`drop_icmp_rate_limited`), and the peer asks again.
+    pub fn refuse_with(mut self, why: IcmpErrorKind) {
+        self.is_decided = true;
+        let id = self.id;
+        self.act(|core, now| core.shard.tcp_refuse_pending_with(now, &id, why));
     }
 
     /// Answers nothing. The peer's next repetition of its question is another [`PendingConnection`].

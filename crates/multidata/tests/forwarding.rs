@@ -131,6 +131,7 @@ fn nobody_is_answered_before_the_decision_and_a_relay_that_fails_refuses() {
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     let late = forwarder.next().expect("it asked");
     late.ignore();
+    assert_eq!(stack.counters().stack.shard.forwards_ignored, 1);
     forwarder.set_nonblocking(true).expect("it can");
     let none = forwarder.next().expect_err("there was one");
     assert_eq!(none.kind(), ErrorKind::WouldBlock);

@@ -4,7 +4,7 @@
 mod kernel;
 
 use device::TransmitMode;
-use ip::Cidr;
+use ip::{Cidr, IcmpErrorKind};
 use linux::{TapConfig, TapDevice, TapKind};
 use multidata::{Stack, TcpForwarder};
 use std::io::{ErrorKind, Read, Write};
@@ -15,6 +15,9 @@ const TESTS: &[kernel::Test] = &[
     ("a_kernel_client_behind_a_tun_reaches_any_address", by_tun),
     ("a_kernel_client_behind_a_tap_reaches_any_address", by_tap),
 ];
+
+/// To a relay a port that nobody reaches; port 80 is outside, and the others are closed.
+const UNREACHABLE: u16 = 113;
 
 fn main() -> ExitCode {
     kernel::run(TESTS, kernel::enter_with_tun)
@@ -58,9 +61,16 @@ fn relay(stack: &Stack, prefix: Cidr, outside: SocketAddr) {
     let forwarder = TcpForwarder::bind(stack, prefix, 64).expect("it is accepted");
     std::thread::spawn(move || {
         while let Ok(pending) = forwarder.next() {
-            if pending.destination().port() != 80 {
-                pending.refuse();
-                continue;
+            match pending.destination().port() {
+                80 => {}
+                UNREACHABLE => {
+                    pending.refuse_with(IcmpErrorKind::HostUnreachable);
+                    continue;
+                }
+                _ => {
+                    pending.refuse();
+                    continue;
+                }
             }
             let outer = TcpStream::connect(outside).expect("it listens");
             let inner = pending.accept().expect("the kernel waits");
@@ -101,9 +111,13 @@ fn relayed(kind: TapKind, network: u8) {
         assert!(echo == sent, "the stream came back otherwise");
         let refused = TcpStream::connect(closed).expect_err("the relay said no");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{closed}");
+        let mut unreachable: SocketAddr = closed.parse().expect("an address");
+        unreachable.set_port(UNREACHABLE);
+        let refused = TcpStream::connect(unreachable).expect_err("the relay said why");
+        assert_eq!(refused.kind(), ErrorKind::HostUnreachable, "{unreachable}");
     }
     let counters = stack.counters().stack.shard;
-    assert_eq!((counters.forwards_accepted, counters.forwards_refused), (2, 2));
+    assert_eq!((counters.forwards_accepted, counters.forwards_refused), (2, 4));
 }
 
 fn by_tun() {

@@ -1,15 +1,15 @@
-//! ICMP in the name of addresses that are accepted and not ours: what a relay says of datagrams that it does not
-//! pass on, and the echo requests that it answers.
+//! ICMP in the name of addresses that are accepted and not ours: what a relay says of connections and datagrams that it
+//! does not pass on, and the echo requests that it answers.
 //!
 //! The stack itself says nothing there: that a port is closed and that a host answers is known to the relay
-//! alone. It names a datagram that it took, and the error is made of what is known of it, its addresses and
-//! ports and as much of its payload as there still is, because nothing else of a datagram is kept. The rules and the
+//! alone. It names a datagram or a pending connection that it took, and the error is made of what is known of it: its
+//! addresses and ports and as much of its payload as there still is, or what is kept of its SYN. The rules and the
 //! rate limit of all ICMP errors hold. Echo requests come whole, with their headers, to a raw socket that
 //! has a prefix in the place of a protocol.
 
 use crate::endpoint::of_one_family;
 use crate::error::{BadArgument, SocketError};
-use crate::forwarding::longest;
+use crate::forwarding::{PendingId, longest};
 use crate::ingress::{Incoming, Origin};
 use crate::multicast::MulticastOptions;
 use crate::shard::Shard;
@@ -20,13 +20,22 @@ use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use ip::{Cidr, IcmpErrorKind};
 use time::Instant;
-use wire::{Ipv4Repr, Ipv6Repr, UdpRepr, protocol};
+use wire::{Ipv4Repr, Ipv6Repr, TCP_HEADER_LEN_MAX, UdpRepr, protocol};
 
 /// As much of a datagram's payload as any ICMP error about it quotes (RFC 4443, 2.4 c).
 const QUOTED_PAYLOAD_MAX_BYTES: usize = 1_280;
 
 /// The hop limit in a quoted header, of which nothing is known.
 const QUOTED_HOP_LIMIT: u8 = 64;
+
+/// A packet that is not passed on, as far as it is still known.
+struct Lost<'a> {
+    /// Source and destination.
+    ends: (IpAddr, IpAddr),
+    protocol: u8,
+    header: &'a [u8],
+    payload: &'a [u8],
+}
 
 impl Shard {
     /// Answers a datagram from `sender` to `to` that a forwarder took ([`Shard::udp_forward`]) with an ICMP error,
@@ -51,33 +60,59 @@ impl Shard {
         of_one_family(to.ip(), sender.ip())?;
         let Way { interface_id: interface, .. } =
             self.way(to.ip(), sender.ip(), by, MulticastOptions::default())?;
-        let packet = self.rebuilt(sender, to, payload)?;
-        let info = ip::parse_fixed(packet.bytes()).map_err(|_| SocketError::MessageTooLong)?;
+        let (source_port, destination_port) = (sender.port(), to.port());
+        let udp = UdpRepr { source_port, destination_port, payload_len: payload.len() };
+        let mut header = [0; UdpRepr::LEN];
+        udp.emit(&mut header);
         let origin = Origin { interface, station: None, link_multicast: false, is_home: true };
-        self.send_error_about(now, &origin, &info, packet, kind);
+        let lost = Lost {
+            ends: (sender.ip(), to.ip()),
+            protocol: protocol::UDP,
+            header: &header,
+            payload,
+        };
+        self.send_error_about_lost(now, &origin, &lost, kind)
+    }
+
+    /// As [`Shard::tcp_refuse_pending`], but with an ICMP error about the SYN, from where that was sent to. Where the
+    /// rate limit of ICMP errors forbids another one, it is dropped and counted, and the peer asks again.
+    pub fn tcp_refuse_pending_with(&mut self, now: Instant, id: &PendingId, kind: IcmpErrorKind) {
+        let Some((syn, origin)) = self.take_refused(id) else { return };
+        let mut header = [0; TCP_HEADER_LEN_MAX];
+        let Some(header_len) = syn.emit(&mut header) else { return };
+        let header = &header[..header_len];
+        let ends = (id.peer().ip(), id.destination().ip());
+        let lost = Lost { ends, protocol: protocol::TCP, header, payload: &[] };
+        if self.send_error_about_lost(now, &origin, &lost, kind).is_err() {
+            self.drops.add(DropReason::NoMemory);
+        }
+    }
+
+    fn send_error_about_lost(
+        &mut self,
+        now: Instant,
+        origin: &Origin,
+        lost: &Lost<'_>,
+        kind: IcmpErrorKind,
+    ) -> Result<(), SocketError> {
+        let packet = self.rebuilt(lost)?;
+        let info = ip::parse_fixed(packet.bytes()).map_err(|_| SocketError::MessageTooLong)?;
+        self.send_error_about(now, origin, &info, packet, kind);
         Ok(())
     }
 
-    /// A datagram with its headers, as it may have come.
-    fn rebuilt(
-        &self,
-        sender: SocketAddr,
-        to: SocketAddr,
-        payload: &[u8],
-    ) -> Result<Chunk, SocketError> {
+    /// A packet with its headers, as it may have come.
+    fn rebuilt(&self, lost: &Lost<'_>) -> Result<Chunk, SocketError> {
+        let Lost { header, payload, .. } = *lost;
         let quoted = &payload[..payload.len().min(QUOTED_PAYLOAD_MAX_BYTES)];
-        let ip_len = if to.is_ipv4() { Ipv4Repr::LEN } else { Ipv6Repr::LEN };
-        let len = ip_len + UdpRepr::LEN + quoted.len();
+        let ip_len = if lost.ends.1.is_ipv4() { Ipv4Repr::LEN } else { Ipv6Repr::LEN };
+        let len = ip_len + header.len() + quoted.len();
         let mut block = self.pool.allocate_receive(len).map_err(|_| SocketError::NoMemory)?;
         let out = &mut block.bytes_mut()[..len];
-        emit_network(sender.ip(), to.ip(), UdpRepr::LEN + payload.len(), out);
-        let udp = UdpRepr {
-            source_port: sender.port(),
-            destination_port: to.port(),
-            payload_len: payload.len(),
-        };
-        udp.emit(&mut out[ip_len..]);
-        out[ip_len + UdpRepr::LEN..].copy_from_slice(quoted);
+        emit_network(lost.ends, lost.protocol, header.len() + payload.len(), out);
+        let (header_out, payload_out) = out[ip_len..].split_at_mut(header.len());
+        header_out.copy_from_slice(header);
+        payload_out.copy_from_slice(quoted);
         Ok(Chunk::new(block.freeze(), 0..len))
     }
 
@@ -126,9 +161,9 @@ pub(crate) fn must_be_of(prefix: Cidr, address: IpAddr) -> Result<(), BadArgumen
     }
 }
 
-/// Writes an IP header for UDP, of whose fields all but addresses and length are unknown.
-fn emit_network(source: IpAddr, destination: IpAddr, payload_len: usize, out: &mut [u8]) {
-    match (source, destination) {
+/// Writes an IP header of whose other fields nothing is known.
+fn emit_network(ends: (IpAddr, IpAddr), protocol: u8, payload_len: usize, out: &mut [u8]) {
+    match ends {
         (IpAddr::V4(source), IpAddr::V4(destination)) => Ipv4Repr {
             dscp_ecn: 0,
             identification: 0,
@@ -136,7 +171,7 @@ fn emit_network(source: IpAddr, destination: IpAddr, payload_len: usize, out: &m
             more_fragments: false,
             fragment_offset_bytes: 0,
             hop_limit: QUOTED_HOP_LIMIT,
-            protocol: protocol::UDP,
+            protocol,
             source,
             destination,
             payload_len,
@@ -146,7 +181,7 @@ fn emit_network(source: IpAddr, destination: IpAddr, payload_len: usize, out: &m
             dscp_ecn: 0,
             flow_label: 0,
             payload_len,
-            next_header: protocol::UDP,
+            next_header: protocol,
             hop_limit: QUOTED_HOP_LIMIT,
             source,
             destination,

@@ -10,7 +10,7 @@
 //! ```text
 //!   SYN --> pending (its SYN) --next--> the relay dials --accept--> connection, whose SYN-ACK leaves
 //!     \          \                              \
-//!      \          --silence: forgotten, counted  --refuse--> reset
+//!      \          --silence: forgotten, counted  --refuse--> reset or ICMP error
 //!       --in_flight_max: dropped, counted
 //! ```
 //!
@@ -44,7 +44,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tcp::HalfOpen;
 use time::{Duration, Instant};
-use wire::{HardwareAddress, TcpFlags, protocol};
+use wire::{HardwareAddress, TcpFlags, TcpHeader, protocol};
 
 /// Prefixes that one interface accepts, and forwarders that a shard has: each packet without a
 /// connection may look at all of them.
@@ -397,6 +397,15 @@ impl Shard {
         if let Some(pending) = self.take_pending(id) {
             self.answer_refusal(now, &id.flow, &pending);
         }
+    }
+
+    /// Takes a pending connection that is to be refused: its SYN, and where that came from.
+    pub(crate) fn take_refused(&mut self, id: &PendingId) -> Option<(TcpHeader, Origin)> {
+        let Pending { interface, station, kept, .. } = self.take_pending(id)?;
+        self.counters.forwards_refused += 1;
+        let (source_port, destination_port) = (id.flow.remote.port(), id.flow.local.port());
+        let syn = TcpHeader { source_port, destination_port, ..kept.syn() };
+        Some((syn, Origin { interface, station, link_multicast: false, is_home: true }))
     }
 
     /// Forgets a pending connection without an answer. Its next SYN is another one's first.

@@ -297,8 +297,9 @@ impl HalfOpen {
         connection
     }
 
-    /// The SYN as far as it matters.
-    fn syn(&self) -> TcpHeader {
+    /// The SYN as far as it matters, without its ports.
+    #[must_use]
+    pub fn syn(&self) -> TcpHeader {
         TcpHeader {
             sequence: self.irs,
             flags: TcpFlags::SYN | self.ecn,
@@ -308,7 +309,7 @@ impl HalfOpen {
                 window_scale: self.window_scale,
                 sack_permitted: self.sack_permitted,
                 timestamps: self.timestamp.map(|value| TcpTimestamps { value, echo: 0 }),
-                user_timeout: Some(self.user_timeout),
+                user_timeout: Some(self.user_timeout).filter(|it| *it != TcpUserTimeout::default()),
                 ..TcpOptions::default()
             },
             ..TcpHeader::default()

@@ -134,10 +134,11 @@ async fn relay_connection(pending: PendingConnection) -> io::Result<(u64, u64)> 
     let mut outer = match tokio::net::TcpStream::connect(pending.destination()).await {
         Ok(outer) => outer,
         Err(error) => {
-            match error.kind() {
-                ErrorKind::ConnectionRefused => pending.refuse(),
+            match (error.kind(), icmp_error(&error)) {
+                (ErrorKind::ConnectionRefused, _) => pending.refuse(),
+                (_, Some(why)) => pending.refuse_with(why),
                 // As if the way there had lost the SYN.
-                _ => pending.ignore(),
+                (_, None) => pending.ignore(),
             }
             return Err(error);
         }
@@ -250,14 +251,20 @@ fn refuse(
     (sender, to): (SocketAddr, SocketAddr),
     error: &io::Error,
 ) {
-    let why = match error.kind() {
-        ErrorKind::ConnectionRefused => IcmpErrorKind::PortUnreachable,
-        ErrorKind::HostUnreachable => IcmpErrorKind::HostUnreachable,
-        ErrorKind::NetworkUnreachable => IcmpErrorKind::NetUnreachable,
-        _ => return,
-    };
-    // The sender may be gone meanwhile.
-    let _ = forwarder.refuse(bytes, sender, to, why);
+    if let Some(why) = icmp_error(error) {
+        // The sender may be gone meanwhile.
+        let _ = forwarder.refuse(bytes, sender, to, why);
+    }
+}
+
+/// The ICMP error that says inside what the outside answered.
+fn icmp_error(error: &io::Error) -> Option<IcmpErrorKind> {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => Some(IcmpErrorKind::PortUnreachable),
+        ErrorKind::HostUnreachable => Some(IcmpErrorKind::HostUnreachable),
+        ErrorKind::NetworkUnreachable => Some(IcmpErrorKind::NetUnreachable),
+        _ => None,
+    }
 }
 
 /// Carries what `from` answers, until nothing moves any more or the outside says that nobody is there.

@@ -3,7 +3,7 @@
 use crate::TcpStream;
 use crate::direction::Direction;
 use multidata::Stack;
-use multidata::ip::Cidr;
+use multidata::ip::{Cidr, IcmpErrorKind};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -95,6 +95,11 @@ impl PendingConnection {
     /// Answers with a reset: the peer's `connect` says `ConnectionRefused`.
     pub fn refuse(self) {
         self.pending.refuse();
+    }
+
+    /// Answers with an ICMP error; as [`multidata::PendingConnection::refuse_with`].
+    pub fn refuse_with(self, why: IcmpErrorKind) {
+        self.pending.refuse_with(why);
     }
 
     /// Answers nothing. The peer's next repetition of its question is another [`PendingConnection`].

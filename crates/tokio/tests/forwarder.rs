@@ -39,6 +39,9 @@ const OUTSIDE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
+/// Where the outside has no way to.
+const NOWHERE: [&str; 2] = ["203.0.113.1:80", "[2001:db8:1::1]:80"];
+
 fn main() -> ExitCode {
     kernel::run(TESTS, || {
         kernel::enter()?;
@@ -108,6 +111,10 @@ fn connections() {
         echoing.join().expect("it ran");
         let refused = TcpStream::connect(&guest, at).expect_err("nobody listens any more");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+    for to in NOWHERE {
+        let refused = TcpStream::connect(&guest, to).expect_err("no way leads there");
+        assert_eq!(refused.kind(), ErrorKind::NetworkUnreachable, "{to}");
     }
 }
 
