@@ -4,6 +4,7 @@
 mod harness;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use counters::DropReason;
 use device::{Capabilities, DeviceError, Medium, TransmitMode};
 use harness::{Net, station};
 use stack::{
@@ -705,4 +706,66 @@ fn who_asks_for_a_tentative_address_is_not_answered_and_who_has_none_is_answered
     let is_answer = |(from, frame): &&(usize, Vec<u8>)| *from == 0 && frame[12..14] == [0x86, 0xdd];
     let answer = net.wire.iter().find(is_answer).expect("an answer");
     assert_eq!(answer.1[..6], [0x33, 0x33, 0, 0, 0, 1]);
+}
+
+/// RFC 4429, 2.1, with an address that is settled on the link-local side neither.
+#[test]
+fn who_has_no_settled_address_asks_for_neighbours_without_naming_its_station() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.start_addressing(now, id, AddressingConfig::default());
+    let remote = SocketAddr::new(harness::address(1, true), 80);
+    net.hosts[0].shard.tcp_connect(now, None, remote).expect("a route");
+    net.run(Duration::from_millis(100));
+    assert_eq!(state(&net, 0, "fd00::1/64"), Some(AddressState::Optimistic));
+    let asked = ndps(&net, 0).into_iter().filter_map(|(source, _, message)| match message {
+        NdpRepr::NeighbourSolicitation { source_link, .. } if !source.is_unspecified() => {
+            Some(source_link)
+        }
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [None]);
+}
+
+/// Switches and radios bring back what was sent to everybody: RFC 4862, 5.4.3, asks for solicitations "from another node",
+/// and RFC 5227, 2.1.1, for another hardware address.
+#[test]
+fn who_hears_itself_on_the_link_finds_no_duplicate() {
+    let mut net = net(ClaimPolicy::Probe);
+    [NEW, NEW_6].into_iter().for_each(|text| add(&mut net, 0, text));
+    let bring_back = |net: &mut Net| {
+        for _ in 0..1_000 {
+            net.run(Duration::from_millis(10));
+            let own: Vec<_> = net.wire.drain(..).filter(|(host, _)| *host == 0).collect();
+            net.inject(0, own.into_iter().map(|(_, frame)| frame));
+        }
+    };
+    bring_back(&mut net);
+    // And its neighbours are told once more.
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.on_link_changed(now, id);
+    bring_back(&mut net);
+    assert!(!events(&mut net, 0).iter().any(is_duplicate));
+    for text in [NEW, NEW_6] {
+        assert_eq!(state(&net, 0, text), Some(AddressState::Preferred));
+    }
+    assert_eq!(net.hosts[0].shard.counters().shard.address_disputes, 0);
+}
+
+/// RFC 1122, 3.2.1.3, with an address that was a neighbour's when the last segment came from it.
+#[test]
+fn what_comes_from_an_address_that_is_ours_now_is_dropped() {
+    let mut net = net(ClaimPolicy::Trust);
+    let [ours, theirs] = [0, 1].map(|host| harness::address(host, false));
+    net.hosts[0].shard.tcp_listen((ours, 80).into(), 4).expect("a free port");
+    let now = net.now;
+    net.hosts[1].shard.tcp_connect(now, None, (ours, 80).into()).expect("a route");
+    net.run(Duration::from_millis(10));
+    let is_tcp = |(from, frame): &&(usize, Vec<u8>)| *from == 1 && frame[23] == 6;
+    let last = net.wire.iter().rfind(is_tcp).expect("the ACK of a handshake").1.clone();
+    net.inject(0, [last.clone()]);
+    assert_eq!(net.hosts[0].shard.drop_count(DropReason::BadSource), 0);
+    add(&mut net, 0, &format!("{theirs}/24"));
+    net.inject(0, [last]);
+    assert_eq!(net.hosts[0].shard.drop_count(DropReason::BadSource), 1);
 }

@@ -556,3 +556,37 @@ fn connections_follow_the_mtu_of_an_extended_lease() {
         net.wire.iter().filter(|(from, _)| *from == 0).map(|(_, frame)| frame.len()).max();
     assert_eq!(longest, Some(EthernetRepr::LEN + 1_200));
 }
+
+/// Anybody can send to the port of clients; a farewell goes to the station of the server.
+#[test]
+fn who_answers_nothing_gets_no_farewell() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let mut nonsense = from_server(&[0; 300]);
+    nonsense[6..12].copy_from_slice(&[2, 0, 0, 0, 6, 6]);
+    net.inject(0, [nonsense]);
+    assert_eq!(net.hosts[0].shard.counters().dhcp.dhcp_ignored, 1);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.remove_address(now, id, LEASED.into()).expect("ours");
+    net.wire.clear();
+    net.run(Duration::from_secs(1));
+    let sent: Vec<_> =
+        net.wire.iter().filter(|(from, frame)| *from == 0 && frame[23] == 17).collect();
+    let [(_, release)] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(release[..6], STRANGER.0, "whose frames the server's are");
+}
+
+/// What the program fixed is its own, and there is nothing left to ask a server for.
+#[test]
+fn a_lease_of_an_address_that_the_program_fixed_takes_nothing_away() {
+    let mut net = net();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let own = ip::Cidr::new(LEASED.into(), 24).expect("a network");
+    net.hosts[0].shard.add_address(now, id, own).expect("new");
+    run(&mut net, 9_000, 600);
+    let fixed = [(LEASED.into(), AddressOrigin::Fixed, AddressState::Preferred)];
+    assert_eq!(states(&net), fixed);
+    net.hosts[0].shard.on_link_changed(net.now, id);
+    assert_eq!(run(&mut net, 20_000, 600), [0; 0]);
+    assert_eq!(states(&net), fixed);
+}

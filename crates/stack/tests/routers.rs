@@ -381,6 +381,9 @@ fn routes_of_the_program_stay_whatever_routers_call_on_link() {
     net.hosts[0].shard.add_route(now, network, gateway, id).expect("of the interface's family");
     hear(&mut net, router(1), on_link(other, 64, 0));
     assert_eq!(way(&mut net, "2001:db8:2::99"), ours);
+    // Nor does a router that goes take the program's default route along.
+    hear(&mut net, router(1), RouterAdvertisement { router_lifetime_s: 0, ..advertisement(0, 0) });
+    assert_eq!(way(&mut net, "2001:db8:99::1"), ours);
 }
 
 /// RFC 4861, 6.3.4, with RFC 5942, 4: what is on the link, the prefix information says, and no formed address.
@@ -537,4 +540,38 @@ fn a_router_that_answers_no_probe_gives_way_to_the_other() {
         // Five seconds in which it counts as reachable still, and three probes.
         assert!(waited < Duration::from_millis(8_500), "{waited:?}");
     }
+}
+
+/// RFC 9293, 3.7.1: connections that are open follow an MTU that alone is another in what a router says.
+#[test]
+fn connections_follow_the_mtu_of_an_advertisement() {
+    let mut net = net();
+    let before = RouterAdvertisement { mtu_bytes: Some(1_400), ..advertisement(7_200, 3_600) };
+    hear(&mut net, router(1), before);
+    net.run(Duration::from_secs(5));
+    let (socket, _) = net.connect(true);
+    hear(&mut net, router(1), advertisement(7_200, 3_600));
+    net.write(0, socket, &harness::data(10_000));
+    net.wire.clear();
+    net.run(Duration::from_millis(10));
+    let longest = packets(&net).iter().map(|(_, packet)| packet.len()).max();
+    assert_eq!(longest, Some(1_300));
+}
+
+/// RFC 4429, 3.2: an optimistic node "MUST NOT" name its hardware address in a router solicitation, as that replaces what
+/// routers know of whoever may have the address.
+#[test]
+fn a_solicitation_from_an_address_that_is_not_settled_names_no_station() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let routers = Some(RouterConfig::new(KEY));
+    let config = AddressingConfig { routers, ..AddressingConfig::default() };
+    net.hosts[0].shard.start_addressing(now, id, config);
+    while solicitations(&net).is_empty() {
+        net.run(Duration::from_millis(10));
+    }
+    let optimistic = (AddressOrigin::LinkLocal, AddressState::Optimistic);
+    assert_eq!(state(&net, formed(router(0))), Some(optimistic));
+    let asked = [([0x33, 0x33, 0, 0, 0, 2], Ipv6Addr::UNSPECIFIED, None)];
+    assert_eq!(solicitations(&net), asked);
 }

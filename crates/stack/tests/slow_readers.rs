@@ -293,3 +293,87 @@ fn a_packet_for_several_full_sockets_is_not_copied() {
     while shard.raw_receive(raws[1]).is_ok() {}
     assert_eq!(send(&mut net), (before.0 + 48, before.1 + 16));
 }
+
+/// Who shares a pool with others hears of each time from this count.
+#[test]
+fn each_time_that_the_pool_is_used_up_is_counted_and_then_over() {
+    let [_, mut host] = net().hosts;
+    for count in 1..=2 {
+        let mut held = Vec::new();
+        while !host.pool.is_used_up() {
+            held.push(host.pool.allocate(BLOCK_LEN).expect("room"));
+        }
+        host.shard.relieve_pool();
+        host.shard.relieve_pool();
+        assert_eq!(host.shard.pool_pressures(), count);
+        drop(held);
+        host.shard.relieve_pool();
+    }
+}
+
+/// Eight sockets, each with sixty datagrams in three blocks whose other half was another's: more than one call copies, the
+/// first of which ends amid a socket.
+#[test]
+fn what_one_call_does_not_copy_the_next_ones_do() {
+    const DATAGRAM_BYTES: usize = 1_400;
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let [first, second] = net.hosts;
+    let config = PoolConfig {
+        limit_bytes: 8 * LIMIT_BYTES,
+        receive_reserve_bytes: 8 * RESERVE_BYTES,
+        ..PoolConfig::default()
+    };
+    let mut second = second.with_pool(1, config);
+    second.receives_into = Some(BLOCK_LEN);
+    net.hosts = [first, second];
+    let [here, there] = [0, 1].map(|host| harness::address(host, false));
+    let sends = net.hosts[0].shard.udp_bind((here, 0).into()).expect("a port");
+    let read = net.hosts[1].shard.udp_bind((there, 99).into()).expect("a free port");
+    let unread = [100, 101, 102, 103, 104, 105, 106, 107]
+        .map(|port| net.hosts[1].shard.udp_bind((there, port).into()).expect("a free port"));
+    // The neighbour is looked for.
+    net.hosts[0].shard.udp_send(sends, Some((there, 98).into()), chunk(b"x")).expect("room");
+    net.run(Duration::from_millis(1));
+    let payload = Chunk::whole(Block::from(Bytes::from(data(DATAGRAM_BYTES))));
+    for port in (100..108).flat_map(|port| [port; 3]) {
+        for _ in 0..20 {
+            for port in [port, 99] {
+                let to = Some((there, port).into());
+                net.hosts[0].shard.udp_send(sends, to, payload.clone()).expect("room");
+            }
+        }
+        net.run(Duration::from_millis(1));
+        let shard = &mut net.hosts[1].shard;
+        assert_eq!(core::iter::from_fn(|| shard.udp_receive(read).ok()).count(), 20);
+    }
+    let host = &mut net.hosts[1];
+    let mut held = Vec::new();
+    while !host.pool.is_used_up() {
+        held.push(host.pool.allocate(BLOCK_LEN).expect("room"));
+    }
+    assert!(host.shard.relieve_pool(), "there is more to copy");
+    while host.shard.relieve_pool() {}
+    let copied_bytes = host.shard.counters().shard.pressure_copied_bytes;
+    assert_eq!(copied_bytes, (unread.len() * 60 * DATAGRAM_BYTES) as u64);
+}
+
+/// A reader who leaves the last bytes of a block holds it for these, and nobody has listed him before.
+#[test]
+fn what_a_reader_leaves_is_copied_out_of_its_block() {
+    let mut net = net();
+    let (client, server) = net.connect_to(false, 99);
+    assert_eq!(net.write(0, client, &data(14_000)), 14_000);
+    net.run(Duration::from_millis(10));
+    let host = &mut net.hosts[1];
+    let mut buffer = [0; 12_500];
+    assert_eq!(host.shard.tcp_read(net.now, server, &mut buffer), Ok(12_500));
+    let mut held = Vec::new();
+    while !host.pool.is_used_up() {
+        held.push(host.pool.allocate(BLOCK_LEN).expect("room"));
+    }
+    host.shard.relieve_pool();
+    assert_eq!(host.shard.counters().shard.pressure_copied_bytes, 1_500);
+    let counted_bytes = host.shard.holdings().unread_stream_bytes;
+    drop(held);
+    assert_eq!(counted_bytes, held_bytes(&net), "it is counted as what it is now");
+}

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use device::{Room, TransmitMode};
-use harness::{Net, data};
+use harness::{Net, craft, data};
 use proptest::prelude::*;
 use stack::{BindOptions, Holdings, InterfaceId, SocketId};
 use std::sync::Arc;
 use time::Duration;
+use wire::Icmpv6Repr;
 
 /// The device's blocks.
 const BLOCK_LEN: usize = 65_536;
@@ -464,4 +465,21 @@ fn what_nobody_reads_holds_little_of_what_is_none_of_the_pools() {
     host.shard.on_receive(net.now, host.interface, &mut lent(all, &live));
     assert_eq!(host.pool.counters().allocations, before);
     assert_eq!(Arc::strong_count(&live), 2);
+}
+
+/// Its request may lie in a block of others' frames, and its neighbour, or its device, may take nothing for long.
+#[test]
+fn an_echo_reply_that_waits_does_not_hold_the_block_its_request_came_in() {
+    let mut net = net();
+    let mut request = vec![0; Icmpv6Repr::LEN];
+    Icmpv6Repr::EchoRequest { identifier: 1, sequence: 1 }.emit(&mut request);
+    request.extend_from_slice(&data(100));
+    let addresses = (harness::address(0, true), harness::address(1, true));
+    let protocol = wire::protocol::ICMPV6;
+    let frame = craft::packet(harness::station(1), addresses, protocol, 64, (&request, 2));
+    let live = Arc::new(());
+    let host = &mut net.hosts[1];
+    let all = core::iter::repeat_n(&frame, 10);
+    host.shard.on_receive(net.now, host.interface, &mut lent(all, &live));
+    assert_eq!((host.shard.counters().shard.echo_replies, Arc::strong_count(&live)), (10, 1));
 }
