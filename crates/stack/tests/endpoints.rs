@@ -266,6 +266,28 @@ fn a_connection_to_a_link_stays_on_it() {
     assert!(links.sent[1].is_empty(), "the host there is another one");
 }
 
+/// RFC 4007, 6: the other link has another host of that address, and the other connection an address of its own.
+#[test]
+fn a_connection_ends_with_the_address_of_its_link_and_those_of_other_links_do_not() {
+    let mut links = Links::new();
+    let listeners = links
+        .peers
+        .each_mut()
+        .map(|(peer, _)| peer.tcp_listen(end(PEER, 0, 80), 8).expect("a free port"));
+    let clients = [0, 1].map(|at| {
+        let (now, local) = (links.now, Some(end(OWN, 0, 0)));
+        let remote = end(PEER, at as u32 + 1, 80);
+        let client = links.middle.tcp_connect(now, local, remote).expect("a route");
+        links.ends(at, client, listeners[at]);
+        client
+    });
+    let own = OWN.parse().expect("an address");
+    links.middle.remove_address(links.now, links.ids[0], own).expect("it has it");
+    let errors = clients.map(|client| links.middle.tcp_status(client).expect("not closed").error);
+    assert_eq!(errors, [Some(SocketError::AddressRemoved), None]);
+    assert_eq!(links.middle.tcp_interface(clients[1]), Some(links.ids[1]));
+}
+
 #[test]
 fn datagrams_tell_from_which_link_they_came_and_answers_go_back_there() {
     let mut links = Links::new();

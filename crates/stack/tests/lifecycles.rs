@@ -407,3 +407,31 @@ fn a_crowd_of_datagrams_leaves_connections_room_in_a_batch() {
     let is_segment = |packet: batch::PacketView<'_>| bytes_of(&packet)[9] == 6;
     assert_eq!(batch.packets().filter(|packet| is_segment(*packet)).count(), 1);
 }
+
+/// Another interface leads to its peer, who would answer an address that nobody has any more.
+#[test]
+fn a_connection_ends_with_the_interface_that_has_its_address() {
+    let (mut shard, ids) = shard(&[
+        (Medium::Ip, &["10.0.0.1/24"], &[]),
+        (Medium::Ip, &["10.7.0.1/24"], &["10.7.0.254"]),
+    ]);
+    let now = Instant::from_millis(1);
+    let lost = shard.tcp_connect(now, None, parse("10.0.0.2:80")).expect("a route");
+    let kept = shard.tcp_connect(now, None, parse("192.0.2.1:80")).expect("a route");
+    shard.remove_interface(now, ids[0]).expect("an interface");
+    let errors = [lost, kept].map(|id| shard.tcp_status(id).expect("not closed").error);
+    assert_eq!(errors, [Some(SocketError::AddressRemoved), None]);
+}
+
+/// What was counted by an interface is in the sums, also when it is gone.
+#[test]
+fn counters_outlive_their_interface() {
+    let station = HardwareAddress([2, 0, 0, 0, 0, 1]);
+    let (mut shard, ids) = shard(&[(Medium::Ethernet(station), &["10.0.0.1/24"], &[])]);
+    let now = Instant::from_millis(1);
+    shard.tcp_connect(now, None, parse("10.0.0.2:80")).expect("a route");
+    assert_eq!(sent(&mut shard, now, ids[0]).len(), 1, "a question");
+    assert_eq!(shard.counters().neighbours.neighbour_requests, 1);
+    shard.remove_interface(now, ids[0]).expect("an interface");
+    assert_eq!(shard.counters().neighbours.neighbour_requests, 1);
+}

@@ -559,3 +559,45 @@ fn a_group_has_a_thousand_listeners_at_most() {
     assert!((0..1_024).all(|_| join() == Ok(())));
     assert_eq!(join(), Err(SocketError::NoMemory));
 }
+
+/// RFC 3810, 5.2.13, with RFC 4429: what is not settled yet may be another's.
+#[test]
+fn reports_from_a_link_local_address_wait_until_it_is_settled() {
+    let mut net = net();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.start_addressing(now, id, AddressingConfig::default());
+    let sources = |net: &Net| -> Vec<Vec<u8>> {
+        let packets = net.wire.iter().map(|(from, frame)| (from, &frame[EthernetRepr::LEN..]));
+        let reports = packets.filter(|(from, it)| **from == 0 && it[0] >> 4 == 6 && it[6] == 0);
+        reports.map(|(_, packet)| packet[8..24].to_vec()).collect()
+    };
+    net.run(Duration::from_millis(500));
+    assert!(!sources(&net).is_empty());
+    assert!(sources(&net).iter().all(|source| *source == [0; 16]), "{:?}", sources(&net));
+    net.wire.clear();
+    net.run(Duration::from_secs(5));
+    assert!(sources(&net).iter().any(|source| source[..2] == [0xfe, 0x80]));
+}
+
+/// RFC 3376, 5.1, and RFC 3810, 6.1, leave it open; a router there knows of nobody.
+#[test]
+fn groups_of_both_families_are_reported_on_another_link() {
+    let mut net = net();
+    for group in GROUPS {
+        listener(&mut net, 0, ip(group), 5_000, &[]);
+    }
+    net.run(Duration::from_secs(20));
+    net.wire.clear();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.on_link_changed(now, id);
+    net.run(Duration::from_secs(5));
+    let told = |group: &str| {
+        let octets = match ip(group) {
+            IpAddr::V4(it) => it.octets().to_vec(),
+            IpAddr::V6(it) => it.octets().to_vec(),
+        };
+        let reports = reports(&net, 0).into_iter();
+        reports.filter(|(_, it)| it.windows(octets.len()).any(|part| part == octets)).count()
+    };
+    assert!(GROUPS.iter().all(|group| told(group) > 0), "{:?}", GROUPS.map(told));
+}

@@ -369,3 +369,117 @@ fn an_address_that_one_of_two_interfaces_loses_ends_no_connection() {
         assert_eq!(error, Some(SocketError::AddressRemoved));
     }
 }
+
+/// Host 0's first device, asked every millisecond for so long, does this with the datagrams it is offered.
+fn ask_first(
+    net: &mut Net,
+    first: InterfaceId,
+    ms: u64,
+    outcome: impl Fn(u64) -> (usize, Option<Stop>),
+) {
+    let to = SocketAddr::new(address(1, false), 7);
+    let sender = net.hosts[0].shard.udp_bind((address(0, false), 0).into()).expect("a port");
+    let mut batch = batch::Multidata::default();
+    for at in 0..ms {
+        let shard = &mut net.hosts[0].shard;
+        // There may be no room on any way.
+        let _ = shard.udp_send(sender, Some(to), Chunk::whole(Block::from(Bytes::from(data(10)))));
+        let built = shard.poll_transmit(net.now, first, Room::UNBOUNDED, &mut batch);
+        let (taken, stopped) = outcome(at);
+        let outcome = Transmitted { taken: taken.min(built), stopped };
+        shard.on_transmitted(net.now, first, &outcome);
+        net.now += Duration::from_millis(1);
+    }
+}
+
+#[test]
+fn a_device_that_is_full_now_and_then_stays_the_first() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let first = net.hosts[0].interface;
+    let second = multi_routed(&mut net, plain());
+    let (client, _) = net.connect(false);
+    // And one that a peer opened, which answers by the interface it came over.
+    let at = SocketAddr::new(address(0, false), 80);
+    let listener = net.hosts[0].shard.tcp_listen(at, 4).expect("a free port");
+    let now = net.now;
+    net.hosts[1].shard.tcp_connect(now, None, at).expect("a route");
+    net.run(SECOND);
+    let accepted = net.hosts[0].shard.tcp_accept(listener).expect("a connection");
+    let ids = [client, accepted];
+    let by = |net: &Net| ids.map(|id| net.hosts[0].shard.tcp_interface(id).expect("one"));
+    // Every second time nothing, and then always as much as it has room for.
+    ask_first(&mut net, first, 151, |at| match at % 2 {
+        0 => (0, Some(Stop::Full)),
+        _ => (usize::MAX, None),
+    });
+    assert_eq!(by(&net), [first; 2]);
+    ask_first(&mut net, first, 150, |_| (1, Some(Stop::Full)));
+    assert_eq!(by(&net), [first; 2]);
+    ask_first(&mut net, first, 150, |_| (0, Some(Stop::Full)));
+    assert_eq!(by(&net), [second; 2], "it takes nothing");
+}
+
+/// Nothing is sent before the device took it: it is offered again and again, and would be copied each time.
+#[test]
+fn what_the_first_device_does_not_take_is_not_copied() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let first = net.hosts[0].interface;
+    multi_routed(&mut net, plain());
+    let (client, _) = net.connect(false);
+    net.run(SECOND);
+    net.write(0, client, &data(10));
+    let before = duplicated(&net);
+    let shard = &mut net.hosts[0].shard;
+    shard.take_copies_queued();
+    let mut batch = batch::Multidata::default();
+    let mut offer = |shard: &mut stack::Shard, taken, stopped| {
+        assert_eq!(shard.poll_transmit(net.now, first, Room::UNBOUNDED, &mut batch), 1);
+        shard.on_transmitted(net.now, first, &Transmitted { taken, stopped });
+    };
+    for _ in 0..10 {
+        offer(shard, 0, Some(Stop::Full));
+    }
+    assert!(!shard.take_copies_queued());
+    offer(shard, 1, None);
+    assert!(shard.take_copies_queued());
+    assert_eq!(duplicated(&net), before + 1);
+}
+
+/// Whoever drives the interfaces one after the other may be past the one that the copy is for.
+#[test]
+fn who_drives_the_interfaces_hears_of_the_copy_of_a_datagram() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    multi_routed(&mut net, plain());
+    let shard = &mut net.hosts[0].shard;
+    let sender = shard.udp_bind((address(0, false), 0).into()).expect("a port");
+    let to = Some(SocketAddr::new(address(1, false), 7));
+    shard.udp_send(sender, to, Chunk::whole(Block::from(Bytes::from(data(10))))).expect("room");
+    assert!(shard.take_copies_queued() && !shard.take_copies_queued());
+}
+
+/// The strong model (RFC 1122, 3.3.4.2): it would leave by an interface that does not have its source.
+#[test]
+fn a_connection_that_went_where_its_address_is_stays_there_when_routes_change() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let first = net.hosts[0].interface;
+    let config = InterfaceConfig {
+        capabilities: plain(),
+        mode: None,
+        addresses: vec!["10.0.0.1/24".parse().expect("an address")],
+        gateways: Vec::new(),
+    };
+    let (now, host) = (net.now, &mut net.hosts[0]);
+    let second = host.shard.add_interface(config).expect("a sound configuration");
+    host.more.push(second);
+    // By which the peer is reached from other addresses still.
+    host.shard.add_route(now, network(), None, first).expect("an interface");
+    let (client, _) = net.connect(false);
+    let now = net.now;
+    let shard = &mut net.hosts[0].shard;
+    assert_eq!(shard.tcp_interface(client), Some(first));
+    shard.remove_address(now, first, address(0, false)).expect("it has it");
+    assert_eq!(shard.tcp_interface(client), Some(second));
+    let other = "10.99.0.0/16".parse().expect("a network");
+    shard.add_route(now, other, None, first).expect("an interface");
+    assert_eq!(shard.tcp_interface(client), Some(second));
+}

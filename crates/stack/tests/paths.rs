@@ -351,6 +351,11 @@ fn the_mss_is_what_the_interface_takes_and_the_clamp_allows() {
         net.run(Duration::from_millis(100));
         let headers = if ipv6 { 60 } else { 40 };
         assert_eq!(longest(&sent(&mut net, protocol::TCP)), 1_000 + headers);
+        // Those that are open follow.
+        net.hosts[0].shard.set_mss_clamp(interface, Some(900));
+        net.write(0, client, &data(5_000));
+        net.run(Duration::from_millis(100));
+        assert_eq!(longest(&sent(&mut net, protocol::TCP)), 900 + headers);
     }
 }
 
@@ -634,4 +639,14 @@ fn readdress(frame: &mut [u8], to: Ipv6Addr) {
     sum.add(&packet[40..]);
     let sum = sum.finish().to_be_bytes();
     packet[42..44].copy_from_slice(&sum);
+}
+
+#[test]
+fn a_transmit_queue_has_room_for_one_datagram_at_least() {
+    let mut net = net();
+    let interface = net.hosts[0].interface;
+    net.hosts[0].shard.set_transmit_queue(interface, 0);
+    let socket = net.hosts[0].shard.udp_bind(SocketAddr::new(address(0, false), 9));
+    let socket = socket.expect("a free port");
+    assert_eq!(send(&mut net, socket, false, 10), Ok(()));
 }
