@@ -189,6 +189,8 @@ fn a_lease_is_renewed_then_rebound_then_lost() {
     assert_eq!((bed.now - asked).as_secs(), 400);
     assert_eq!((kind, packet.source, packet.destination), (REQUEST, OURS, SERVER));
     assert_eq!(packet.payload[12..16], OURS.octets());
+    // RFC 2131, 2: 'secs' are those since the renewal began.
+    assert_eq!(packet.payload[8..10], [0, 0]);
     assert!(!has_option(packet, &[54, 4]) && !has_option(packet, &[50, 4]));
     // Half of the remaining 300 seconds, then of 150, then 60 is the least.
     assert_eq!(Bed::sent(&bed.next()).0.destination, SERVER);
@@ -201,10 +203,12 @@ fn a_lease_is_renewed_then_rebound_then_lost() {
     let (packet, _) = Bed::sent(&actions);
     assert_eq!((bed.now - asked).as_secs(), 700);
     assert_eq!((packet.source, packet.destination), (OURS, Ipv4Addr::BROADCAST));
+    assert_eq!(packet.payload[8..10], 300_u16.to_be_bytes());
     bed.next();
     assert_eq!((bed.now - asked).as_secs(), 760);
     assert_eq!(bed.next(), [Action::Deconfigure(OURS)]);
     assert_eq!((bed.now - asked).as_secs(), 800);
+    assert_eq!(bed.client.counters().dhcp_expired, 1);
     assert_eq!(bed.client.lease(), None);
     assert_eq!(Bed::sent(&bed.next()).1, DISCOVER);
 }
@@ -270,6 +274,8 @@ fn a_released_address_is_given_back_and_nothing_follows() {
         panic!("{actions:?}")
     };
     assert_eq!((packet.payload[242], packet.source, packet.destination), (RELEASE, OURS, SERVER));
+    // Table 5: a server identifier is a MUST.
+    assert!(has_option(packet, &[54, 4, 10, 0, 0, 1]));
     assert_eq!(bed.client.poll_timeout(), None);
 }
 
@@ -319,12 +325,77 @@ fn answers_to_other_questions_are_ignored_and_counted() {
     let mut foreign = vec![0; 300];
     foreign[4..8].copy_from_slice(&other.to_be_bytes());
     bed.client.on_message(bed.now, &foreign, &mut bed.jitter);
+    let mut of_another_client = bed.reply(OFFER);
+    of_another_client[33] ^= 1;
+    assert_eq!(bed.hear(&of_another_client), []);
     bed.answer(OFFER, &[]);
     assert_eq!(bed.answer(OFFER, &[]), [], "one offer was taken");
     assert_eq!(bed.answer(ACK, &[]), [], "a lease without a length");
     let short = bed.answer(ACK, &Bed::lease_option(5));
     assert_eq!(short, [Action::TooShort(SERVER, 5)], "or with next to none");
-    assert_eq!(bed.client.counters().dhcp_ignored, 8);
+    assert_eq!(bed.client.counters().dhcp_ignored, 9);
+}
+
+/// RFC 2131, 3.1, 3 and 4.4.5: who was not asked grants nothing and takes nothing away.
+#[test]
+fn answers_of_another_server_than_the_one_that_was_asked_are_ignored() {
+    let of_another = |bed: &mut Bed, kind| {
+        let mut bytes = bed.reply(kind);
+        *bytes.last_mut().expect("the server") += 1;
+        bytes.extend(Bed::lease_option(800));
+        bed.hear(&bytes)
+    };
+    let mut bed = Bed::new();
+    bed.next();
+    bed.answer(OFFER, &[]);
+    for kind in [ACK, NAK] {
+        assert_eq!(of_another(&mut bed, kind), [], "{kind}");
+    }
+    bed.answer(ACK, &Bed::lease_option(800));
+    bed.client.on_checked();
+    bed.actions();
+    assert_eq!(Bed::sent(&bed.next()).0.destination, SERVER);
+    for kind in [ACK, NAK] {
+        assert_eq!(of_another(&mut bed, kind), [], "{kind}");
+    }
+    assert!(bed.client.lease().is_some());
+}
+
+/// What a server refused, or somebody else has, is not asked for again.
+#[test]
+fn an_address_that_is_not_to_be_had_is_wanted_no_more() {
+    let is_wanted = |actions: &[Action]| has_option(Bed::sent(actions).0, &[50, 4, 10, 0, 0, 9]);
+    for is_refused in [true, false] {
+        let mut bed = Bed::new();
+        let wanted = Some(OURS);
+        let config = ClientConfig { wanted, ..ClientConfig::default() };
+        bed.client = Client::new(bed.now, config, STATION, &mut bed.jitter);
+        assert!(is_wanted(&bed.next()));
+        bed.answer(OFFER, &[]);
+        if is_refused {
+            bed.answer(NAK, &[]);
+        } else {
+            bed.answer(ACK, &Bed::lease_option(800));
+            bed.client.on_conflict(bed.now, &mut bed.jitter);
+            bed.actions();
+        }
+        assert!(!is_wanted(&bed.next()));
+    }
+}
+
+/// RFC 2131, 4.4.1: a lease counts from "the time at which the DHCPREQUEST was sent", not from the DISCOVER.
+#[test]
+fn a_lease_counts_from_its_request_however_late_the_offer_came() {
+    let mut bed = Bed::new();
+    bed.next();
+    bed.now += Duration::from_secs(3);
+    bed.answer(OFFER, &[]);
+    let asked = bed.now;
+    bed.answer(ACK, &Bed::lease_option(800));
+    bed.client.on_checked();
+    bed.actions();
+    bed.next();
+    assert_eq!((bed.now - asked).as_secs(), 400);
 }
 
 /// RFC 2131, 3.3: "the value [...] 0xffffffff represents infinity".
@@ -332,17 +403,19 @@ fn answers_to_other_questions_are_ignored_and_counted() {
 fn a_lease_for_ever_is_never_renewed_and_times_out_of_order_are_not_believed() {
     let bed = Bed::bound(u32::MAX);
     assert_eq!(bed.client.poll_timeout(), Some(Instant::from_nanos(u64::MAX)));
-    let mut bed = Bed::new();
-    bed.next();
-    bed.answer(OFFER, &[]);
-    let asked = bed.now;
-    // T1 of 700 and T2 of 600 seconds.
-    let times = [Bed::lease_option(800), vec![58, 4, 0, 0, 2, 188, 59, 4, 0, 0, 2, 88]].concat();
-    bed.answer(ACK, &times);
-    bed.client.on_checked();
-    bed.actions();
-    bed.next();
-    assert_eq!((bed.now - asked).as_secs(), 400);
+    // T1 behind T2, T2 behind the end, and a T1 that would have us ask all the time.
+    for (renew_s, rebind_s) in [(700_u32, 600_u32), (700, 900), (1, 600)] {
+        let mut bed = Bed::new();
+        bed.next();
+        bed.answer(OFFER, &[]);
+        let asked = bed.now;
+        let told = [&[58, 4][..], &renew_s.to_be_bytes(), &[59, 4], &rebind_s.to_be_bytes()];
+        bed.answer(ACK, &[Bed::lease_option(800), told.concat()].concat());
+        bed.client.on_checked();
+        bed.actions();
+        bed.next();
+        assert_eq!((bed.now - asked).as_secs(), 400, "{renew_s} {rebind_s}");
+    }
 }
 
 /// RFC 2131, 3.7 and 4.3.2, INIT-REBOOT: on another link the lease is verified, without 'server identifier' and
@@ -399,6 +472,7 @@ fn a_lease_that_ends_while_it_is_verified_is_given_up() {
         if !actions.is_empty() && Bed::is_over(&actions) {
             break bed.now;
         }
+        assert!(actions.is_empty() || bed.now - granted < Duration::from_secs(30), "{actions:?}");
     };
     assert_eq!((last - granted).as_secs(), 30);
     assert_eq!(bed.client.lease(), None);
@@ -480,6 +554,19 @@ fn routers_and_name_servers_that_cannot_be_any_are_passed_over() {
     // RFC 3442: there an unspecified router means that the network is on the link.
     let classless = lease(&[121, 10, 0, 0, 0, 0, 0, 0, 10, 0, 0, 9]);
     assert_eq!(gateways(classless), [Ipv4Addr::UNSPECIFIED], "and not by our own address");
+    // RFC 3021: of a network of two, each can be a router.
+    let mut bed = Bed::new();
+    bed.next();
+    let options = [&Bed::lease_option(800)[..], &[1, 4, 255, 255, 255, 254, 3, 4, 10, 0, 0, 9]];
+    let lower = Ipv4Addr::new(10, 0, 0, 8);
+    let mut actions = Vec::new();
+    for kind in [OFFER, ACK] {
+        let mut bytes = [bed.reply(kind), options.concat()].concat();
+        bytes[16..20].copy_from_slice(&lower.octets());
+        actions = bed.hear(&bytes);
+    }
+    let [Action::Check(of_two)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!(gateways(of_two.clone()), [OURS]);
     let padded = lease(&[6, 12, 10, 0, 0, 53, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(padded.name_servers, [Ipv4Addr::new(10, 0, 0, 53)]);
 }
