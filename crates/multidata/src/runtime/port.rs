@@ -73,16 +73,17 @@ impl Port {
     }
 
     /// Puts another device in the place of this one, whose failure is forgotten, and hands the old one out:
-    /// it is the application's code, which is let go of under no lock. The mode is one that the device was
-    /// brought to.
+    /// it is the application's code, which is let go of under no lock. It was brought
+    /// to the mode that it has where this one is wanted.
     pub(super) fn replace(
         &mut self,
         shard: &mut Shard,
         now: Instant,
         place: Place,
-        mode: TransmitMode,
+        wanted: Option<TransmitMode>,
     ) -> Box<dyn Queue> {
         let capabilities = place.queue.capabilities();
+        let mode = capabilities.mode_for(wanted);
         let old = core::mem::replace(&mut self.queue, place.queue);
         (self.medium, self.mode) = (capabilities.medium, mode);
         (self.failed, self.told) = (None, Told::default());

@@ -658,7 +658,7 @@ impl Squeue {
         &self,
         id: InterfaceId,
         place: Place,
-        mode: TransmitMode,
+        wanted: Option<TransmitMode>,
         panic: &mut Option<Panic>,
     ) -> Result<Replaced, Place> {
         let waiter = place.queue.waiter();
@@ -669,7 +669,7 @@ impl Squeue {
             let Some(index) = index.filter(|_| shard.has_interface(id)) else { return Err(place) };
             // Counted afresh by the turn that follows.
             (*failures, *ended) = (usize::MAX, None);
-            let old = ports[index].replace(shard, now, place, mode);
+            let old = ports[index].replace(shard, now, place, wanted);
             past_devices.merge(&old.counters());
             // Under the lock: who decides to sleep finds the new one.
             Ok(self.waiters.replace(index, waiter, old))

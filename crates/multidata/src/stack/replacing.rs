@@ -5,7 +5,7 @@ use super::{Stack, invalid};
 use crate::runtime::shared_queue;
 use crate::runtime::squeue::Squeue;
 use crate::runtime::waiter_slot::Replaced;
-use device::{Medium, Queue, TransmitMode};
+use device::{Medium, Queue};
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -58,7 +58,6 @@ impl Stack {
         });
         let removed = || invalid(format!("interface {index} was removed"));
         let (id, status, has_ipv6) = status.ok_or_else(removed)?;
-        let mut mode = None;
         for queue in &queues {
             let capabilities = queue.capabilities();
             let is_ethernet = |medium| matches!(medium, Medium::Ethernet(_));
@@ -67,18 +66,17 @@ impl Stack {
                 return Err(invalid(message));
             }
             check_mtu(index, has_ipv6, capabilities.mtu_bytes)?;
-            let able = capabilities.mode_for(status.wanted);
-            mode =
-                Some(if mode.is_none_or(|it| it == able) { able } else { TransmitMode::Multidata });
         }
-        let mode = mode.unwrap_or_default();
+        let wanted = status.wanted;
         for queue in &mut queues {
+            let mode = queue.capabilities().mode_for(wanted);
             queue.set_mode(mode).map_err(io::Error::from)?;
         }
         let mut places = shared_queue::distribute(queues, squeues.len()).into_iter();
         let (mut replaced, mut panic) = (Vec::new(), None);
         squeues.each(|squeue| {
-            replaced.extend(places.next().map(|place| squeue.replace(id, place, mode, &mut panic)));
+            replaced
+                .extend(places.next().map(|place| squeue.replace(id, place, wanted, &mut panic)));
         });
         // Application code is let go of when no lock is held and all squeues go on without it.
         let (replaced, refused): (Vec<_>, Vec<_>) = replaced.into_iter().partition(Result::is_ok);

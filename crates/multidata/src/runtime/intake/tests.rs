@@ -275,7 +275,7 @@ fn a_failed_device_sets_no_deadline_and_what_it_left_does_not_come_by_the_next()
     let later = now + HOLD_OFF + HOLD_OFF;
     let place = Place { queue: Box::new(Flood { left: 0, ..queue() }), receives: true };
     let Core { shard, ports, .. } = &mut core;
-    drop(ports[0].replace(shard, later, place, TransmitMode::Multidata));
+    drop(ports[0].replace(shard, later, place, Some(TransmitMode::Multidata)));
     assert_eq!(ports[0].intake.coalescing(), held);
     core.run(later);
     assert_eq!(core.ports[0].intake.deadline(), None);
