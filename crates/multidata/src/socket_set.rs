@@ -182,11 +182,28 @@ mod tests {
         assert_eq!(waits(), 2, "another task has the same waker, and waits on");
         set.forget_waker(Waker::noop());
         assert_eq!(waits(), 0);
+        set.register_waker(Waker::noop());
+        assert_eq!(waits(), 2);
+        set.forget_waker(Waker::noop());
+        let told = Cell::new(0);
+        let tell = |_: &mut Core, _| {
+            told.set(told.get() + 1);
+            Ok(())
+        };
+        set.set(tell).expect("nothing refuses");
+        assert_eq!(told.get(), 2, "what one is set to all are");
         assert!(set.poll_take(&context, nothing).is_pending());
         assert!(matches!(set.poll_take(&context, |_, _| Ok(())), Poll::Ready(Ok(_))));
         assert_eq!(waits(), 0, "who got something waits nowhere");
+        let timeout = Some(std::time::Duration::from_millis(1));
+        set.first().set_timeout(Interest::Readable, timeout).expect("not zero");
+        assert!(set.take(nothing).is_err());
+        assert_eq!(waits(), 0, "nor does who has waited for as long as it would");
         asked.set(1);
         assert!(set.take(failing).is_err());
         assert_eq!(waits(), 0, "a thread takes its own out");
+        assert!(set.poll_take(&context, nothing).is_pending());
+        drop(set);
+        assert_eq!(waits(), 0, "nor does who waited for what is closed");
     }
 }

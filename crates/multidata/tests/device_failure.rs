@@ -7,7 +7,7 @@ use device::{
     Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Segmentation, Stop,
     TransmitMode, Transmitted, Waiter,
 };
-use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
+use multidata::{InterfaceConfig, LINGER_ON_DROP, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -473,8 +473,9 @@ fn a_stack_that_ends_waits_for_no_device_that_failed() {
         }
         is_cut.store(true, Ordering::SeqCst);
         eventually(|| hub.interfaces()[1].failed.is_some());
-        // This does, too, as long as it is open.
-        drop((stranded, socket));
+        drop(socket);
+        // A connection that is open holds nobody up, and has nothing to tell of.
+        let _open = datagram.then_some(stranded);
         here.write_all(&[7; 300_000]).expect("connected");
         drop(here);
         let reader = std::thread::spawn(move || {
@@ -488,6 +489,24 @@ fn a_stack_that_ends_waits_for_no_device_that_failed() {
         assert_eq!(error.kind(), ErrorKind::NetworkDown);
         assert_eq!(error.to_string(), "the cable was cut: splice it");
     }
+}
+
+#[test]
+fn a_stack_that_ends_waits_for_a_neighbour_that_may_answer_yet() {
+    let (near, _far) = device::wire(pair::ethernet());
+    let interface = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address"));
+    let stack = Stack::builder().interface(near, interface).build().expect("a stack");
+    let socket = UdpSocket::bind(&stack, "10.1.0.1:53").expect("a free port");
+    socket.send_to(b"x", "10.1.0.9:1").expect("a route");
+    drop(socket);
+    let error = stack.clone().shutdown(Duration::from_millis(200)).expect_err("it waits");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(error.to_string(), "something was left to send");
+    // It is given up after three seconds, and who drops the stack does not wait for that.
+    let started = Instant::now();
+    drop(stack);
+    let lingered = LINGER_ON_DROP..LINGER_ON_DROP + Duration::from_millis(1_500);
+    assert!(lingered.contains(&started.elapsed()), "{:?}", started.elapsed());
 }
 
 #[test]

@@ -4,11 +4,11 @@ mod pair;
 
 use device::TransmitMode;
 use multidata::{
-    Coalescing, InterfaceConfig, InterfaceEvent, InterfaceId, SocketError, Stack, TcpListener,
-    TcpStream, UdpSocket,
+    ClaimPolicy, Coalescing, InterfaceConfig, InterfaceEvent, InterfaceId, SocketError, Stack,
+    TcpListener, TcpStream, UdpSocket,
 };
 use pair::exchange;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 
 fn interface(address: &str) -> InterfaceConfig {
@@ -306,4 +306,47 @@ fn a_stream_takes_two_wires_at_once_and_outlives_one_of_them() {
         let alone = counters.refusals.count(counters::MultidataRefusal::MultiRouted);
         assert!(counters.shard.packets_duplicated > 0 && alone > 0, "{alone}");
     }
+}
+
+/// One that somebody else may turn out to have is none yet, and one of the link alone leads nowhere else.
+#[test]
+fn who_waits_for_an_address_gets_none_that_is_tentative_or_of_the_link() {
+    let (near, _far) = device::wire(pair::ethernet());
+    let config = interface("10.3.0.1/24").claims(ClaimPolicy::Probe, ClaimPolicy::Optimistic);
+    let stack = Stack::builder().interface(near, config.slaac()).build().expect("a stack");
+    for is_ipv4 in [true, false] {
+        let timeout = std::time::Duration::from_millis(100);
+        let got = stack.wait_for_address(0, |address| address.is_ipv4() == is_ipv4, timeout);
+        assert_eq!(got.expect_err("there is none").kind(), std::io::ErrorKind::TimedOut);
+    }
+}
+
+/// The threads that fetched from it end with the stack's last handle, and what is left to deliver needs ACKs.
+#[test]
+fn a_stack_that_is_dropped_delivers_by_all_its_interfaces() {
+    let (mut hub, mut peers) = (Stack::builder(), Vec::new());
+    for index in 0..2 {
+        let (near, far) = device::wire(pair::ethernet());
+        hub = hub.interface(near, interface(&format!("10.2.{index}.1/24")));
+        let peer = interface(&format!("10.2.{index}.2/24"));
+        peers.push(Stack::builder().interface(far, peer).build().expect("a stack"));
+    }
+    let hub = hub.build().expect("a stack");
+    let listener = TcpListener::bind(&peers[1], "10.2.1.2:80").expect("a free port");
+    let mut client = TcpStream::connect(&hub, "10.2.1.2:80").expect("it listens");
+    let (mut server, _) = listener.accept().expect("it is there");
+    // Some twenty round trips.
+    server.set_receive_buffer_size(32_768).expect("open");
+    client.set_send_buffer_size(500_000).expect("open");
+    client.set_nonblocking(true).expect("open");
+    let mut written = 0;
+    while let Ok(count) = client.write(&[7; 100_000]) {
+        written += count;
+    }
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        server.read_to_end(&mut Vec::new())
+    });
+    drop((client, hub));
+    assert_eq!(reader.join().expect("no panic").expect("all of it"), written);
 }

@@ -271,9 +271,17 @@ mod tests {
         let (before, pause) = (Instant::now(), Duration::from_millis(5));
         slot.wait_for_another(&seen, Some(pause));
         assert!(before.elapsed() >= pause, "nothing was left over");
-        let end = device::WireEnd::plain(device::Medium::Ip);
-        let (queue, _) = device::wire(device::WireConfig::new(end, end));
-        drop(slot.replace(Arc::new(One::default()), Box::new(queue)).empty());
+        let before = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| slot.wait_for_another(&seen, Some(Duration::from_secs(60))));
+            while slot.lock().sleepers < 1 {
+                std::thread::yield_now();
+            }
+            let end = device::WireEnd::plain(device::Medium::Ip);
+            let (queue, _) = device::wire(device::WireConfig::new(end, end));
+            drop(slot.replace(Arc::new(One::default()), Box::new(queue)).empty());
+        });
+        assert!(before.elapsed() < Duration::from_secs(30), "there is another");
         slot.wait_for_another(&seen, None);
     }
 }

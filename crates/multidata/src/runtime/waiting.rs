@@ -441,6 +441,14 @@ mod tests {
             waiting.on_event(SocketEvent { socket, readiness: Readiness::CLOSED }, &mut woken);
             assert_eq!((woken.drain(..).count(), waiting.tasks), (1, 0), "{interest:?}");
         }
+        // One task may wait for both.
+        for interest in [Interest::Readable, Interest::Writable] {
+            waiting.add_task(socket, interest, Waker::noop());
+        }
+        waiting.on_event(SocketEvent { socket, readiness: Readiness::WRITABLE }, &mut woken);
+        assert_eq!((woken.drain(..).count(), waiting.tasks), (1, 1));
+        waiting.on_event(SocketEvent { socket, readiness: Readiness::READABLE }, &mut woken);
+        assert_eq!((woken.drain(..).count(), waiting.tasks), (1, 0));
         let memory_tasks = |waiting: &Waiting| waiting.slots[socket.index()].memory.len();
         waiting.add_memory_task(socket, Lack::Blocks, Waker::noop(), now);
         waiting.remove_task(socket, Waker::noop());
