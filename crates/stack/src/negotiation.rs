@@ -324,9 +324,6 @@ impl Shard {
         let Some(interface) = self.interfaces.get_mut(id) else { return };
         let before = interface.hardware_address();
         let mtu_bytes = interface.capabilities.mtu_bytes;
-        if mtu_bytes != capabilities.mtu_bytes {
-            self.path_mtus.invalidate();
-        }
         if mtu_bytes > capabilities.mtu_bytes {
             self.counters.device_mtus_shrunk += 1;
             let event = InterfaceEvent::MtuShrunk(id, capabilities.mtu_bytes);
