@@ -301,6 +301,7 @@ mod tests {
         assert!(!shard.wants_transmit(), "nobody is to wait for it");
         let capabilities = Capabilities::plain(Medium::Ip, 1_500);
         shard.on_device_replaced(now, id, capabilities);
+        assert!(shard.wants_transmit(), "it is asked again");
         let mut batch = Multidata::default();
         let taken = shard.poll_transmit(now, id, Room::UNBOUNDED, &mut batch);
         assert_eq!(taken, 1, "the SYN of the one that is left");

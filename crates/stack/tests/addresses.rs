@@ -769,3 +769,29 @@ fn what_comes_from_an_address_that_is_ours_now_is_dropped() {
     net.inject(0, [last]);
     assert_eq!(net.hosts[0].shard.drop_count(DropReason::BadSource), 1);
 }
+
+/// RFC 4429, 3.1: an optimistic address is treated as a deprecated one, where there is another.
+#[test]
+fn what_is_new_does_not_leave_from_an_optimistic_address() {
+    let mut net = net(ClaimPolicy::Optimistic);
+    // It is on the peer's network, as the other is not.
+    add(&mut net, 0, "2001:db8::3/64");
+    let (now, remote) = (net.now, SocketAddr::new(address("2001:db8::9"), 80));
+    let source = |net: &mut Net, now| {
+        let shard = &mut net.hosts[0].shard;
+        let client = shard.tcp_connect(now, None, remote).expect("a route");
+        shard.tcp_status(client).expect("open").local.ip()
+    };
+    assert_eq!(source(&mut net, now), harness::address(0, true));
+    net.run(Duration::from_secs(5));
+    let now = net.now;
+    assert_eq!(source(&mut net, now), address("2001:db8::3"));
+}
+
+#[test]
+fn an_event_of_an_address_is_news_once() {
+    let mut net = net(ClaimPolicy::Trust);
+    net.hosts[0].shard.take_event_news();
+    add(&mut net, 0, NEW);
+    assert!(net.hosts[0].shard.take_event_news() && !net.hosts[0].shard.take_event_news());
+}

@@ -435,3 +435,24 @@ fn counters_outlive_their_interface() {
     shard.remove_interface(now, ids[0]).expect("an interface");
     assert_eq!(shard.counters().neighbours.neighbour_requests, 1);
 }
+
+#[test]
+fn gateways_that_cannot_be_one_are_refused_with_their_interface() {
+    let (mut shard, _) = shard(&[(Medium::Ip, &["10.0.0.1/24"], &[])]);
+    let mut add = |gateways: &[&str]| {
+        let config = InterfaceConfig {
+            capabilities: Capabilities::plain(Medium::Ip, 1_500),
+            mode: None,
+            addresses: vec![parse("10.0.0.2/24")],
+            gateways: gateways.iter().map(|text| parse(text)).collect(),
+        };
+        shard.add_interface(config)
+    };
+    let [own, far, one, other] =
+        ["10.0.0.1", "10.7.0.1", "10.0.0.8", "10.0.0.9"].map(parse::<IpAddr>);
+    assert_eq!(add(&["10.0.0.1"]), Err(BadArgument::OwnGateway(own).into()), "of the other one");
+    assert_eq!(add(&["10.7.0.1"]), Err(BadArgument::FarGateway(far).into()));
+    let two = add(&["10.0.0.8", "10.0.0.9"]);
+    assert_eq!(two, Err(BadArgument::TwoGateways(one, other).into()));
+    add(&["10.0.0.8", "10.0.0.8"]).expect("one that is named twice");
+}

@@ -483,3 +483,17 @@ fn a_connection_that_went_where_its_address_is_stays_there_when_routes_change() 
     shard.add_route(now, other, None, first).expect("an interface");
     assert_eq!(shard.tcp_interface(client), Some(second));
 }
+
+#[test]
+fn a_device_that_failed_in_receiving_is_the_first_again_when_another_takes_its_place() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let first = net.hosts[0].interface;
+    let second = multi_routed(&mut net, plain());
+    let (client, _) = net.connect(false);
+    let (now, shard) = (net.now, &mut net.hosts[0].shard);
+    let gone = DeviceError::new(std::io::ErrorKind::NetworkDown, "it is gone");
+    shard.on_device_failed(now, first, &gone);
+    assert_eq!(shard.tcp_interface(client), Some(second));
+    shard.on_device_replaced(now, first, plain());
+    assert_eq!(shard.tcp_interface(client), Some(first));
+}

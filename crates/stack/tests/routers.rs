@@ -575,3 +575,13 @@ fn a_solicitation_from_an_address_that_is_not_settled_names_no_station() {
     let asked = [([0x33, 0x33, 0, 0, 0, 2], Ipv6Addr::UNSPECIFIED, None)];
     assert_eq!(solicitations(&net), asked);
 }
+
+/// RFC 4861, 6.3.4: no more than the link's default, which is what the device takes.
+#[test]
+fn a_router_cannot_have_packets_longer_than_the_device_takes() {
+    let mut net = net();
+    let mtu_bytes = Some(9_000);
+    hear(&mut net, router(1), RouterAdvertisement { mtu_bytes, ..advertisement(7_200, 3_600) });
+    let far = "2001:db8:99::1".parse().expect("an address");
+    assert_eq!(net.hosts[0].shard.path_mtu(far), Ok(1_500));
+}
