@@ -1,4 +1,5 @@
 use super::*;
+use crate::HardwareAddress;
 use crate::in_process::{WireConfig, WireEnd, wire};
 use batch::{Attributes, Block, Checksum, PoolConfig};
 use bytes::Bytes;
@@ -35,7 +36,11 @@ fn batch(payloads: &[&'static [u8]]) -> Multidata {
 fn read(capture: &Capture) -> Vec<(Vec<u8>, u32, u64, u32)> {
     let mut bytes = Vec::new();
     capture.take(&mut bytes);
-    let mut reader = PcapNgReader::new(&bytes[..]).expect("a section header");
+    packets_in(&bytes)
+}
+
+fn packets_in(bytes: &[u8]) -> Vec<(Vec<u8>, u32, u64, u32)> {
+    let mut reader = PcapNgReader::new(bytes).expect("a section header");
     let mut packets = Vec::new();
     while let Some(block) = reader.next_block() {
         match block.expect("a sound block") {
@@ -132,4 +137,41 @@ fn long_packets_are_cut_and_a_full_buffer_loses_packets_of_the_capture_alone() {
     assert_eq!(capture.len_bytes(), 0);
     assert_eq!(ours.transmit(&batch(&[b"again"])).taken, 1);
     assert_eq!(capture.counters().capture_packets, 3, "there is room again");
+}
+
+/// Whoever receives into a batch that has something in it, and takes what was captured to where something lies.
+#[test]
+fn what_comes_by_several_calls_is_captured_once_and_in_order() {
+    let (mut ours, mut theirs, capture) = pair(CaptureConfig::default());
+    let pool = BlockPool::new(PoolConfig::default());
+    let (mut received, mut bytes) = (ReceiveBatch::new(), Vec::new());
+    capture.take(&mut bytes);
+    let payloads: [&[u8]; 3] = [b"a first one that is longer than a header", b"second", b"third"];
+    for payload in payloads {
+        assert_eq!(theirs.transmit(&batch(&[payload])).taken, 1);
+        assert_eq!(ours.receive(&pool, &mut received, 10).frames, 1);
+        capture.take(&mut bytes);
+        assert_eq!(capture.len_bytes(), 0);
+    }
+    let captured = packets_in(&bytes);
+    assert!(captured.iter().map(|packet| &packet.0[8..]).eq(payloads));
+}
+
+#[test]
+fn a_capture_says_what_its_packets_begin_with() {
+    const LINKTYPE_ETHERNET: u32 = 1;
+    const LINKTYPE_RAW: u32 = 101;
+    let ethernet = Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, 1]));
+    for (medium, wanted) in [(ethernet, LINKTYPE_ETHERNET), (Medium::Ip, LINKTYPE_RAW)] {
+        let (left, _right) = wire(WireConfig::new(WireEnd::plain(medium), WireEnd::plain(medium)));
+        let (_queue, capture) =
+            CaptureQueue::new(Box::new(left), CaptureConfig::default(), Box::new(|| 0));
+        let mut bytes = Vec::new();
+        capture.take(&mut bytes);
+        let mut reader = PcapNgReader::new(&bytes[..]).expect("a section header");
+        let Some(Ok(PcapBlock::InterfaceDescription(interface))) = reader.next_block() else {
+            panic!("no interface behind the section header");
+        };
+        assert_eq!(u32::from(interface.linktype), wanted);
+    }
 }

@@ -232,6 +232,42 @@ fn what_is_taken_of_a_stopped_batch_is_unchanged() {
 }
 
 #[test]
+fn what_was_offered_is_not_held_afterwards() {
+    let (mut a, mut b) = sending_pair();
+    let payload = bytes::Bytes::from(vec![7; 100]);
+    let mut batch = Multidata::default();
+    for _ in 0..2 {
+        batch.push_packet(40, Attributes::default()).expect("room").fill(7);
+        assert!(batch.append_span(&Block::from(payload.clone()), 0, 100));
+    }
+    a.inject(Injection { after_packets: 1, stop: Stop::Full });
+    assert_eq!(a.transmit(&batch).taken, 1);
+    assert_eq!(b.receive(&pool(), &mut ReceiveBatch::new(), 9).frames, 1);
+    drop(batch);
+    assert!(payload.is_unique());
+}
+
+/// The queue within may be full before the stop comes.
+#[test]
+fn only_what_was_taken_counts_towards_a_stop() {
+    let end = WireEnd::plain(Medium::Ip);
+    let (a, mut b) = wire(WireConfig { capacity_packets: 2, ..WireConfig::new(end, end) });
+    let mut a = FaultQueue::new(a, FaultConfig::default());
+    a.inject(Injection { after_packets: 3, stop: Stop::Refused });
+    let mut batch = Multidata::default();
+    for _ in 0..4 {
+        batch.push_packet(40, Attributes::default()).expect("room").fill(7);
+    }
+    let mut transmit = |taken, stop| {
+        assert_eq!(a.transmit(&batch), Transmitted { taken, stopped: Some(stop) });
+        assert_eq!(b.receive(&pool(), &mut ReceiveBatch::new(), 9).frames, taken);
+    };
+    transmit(2, Stop::Full);
+    transmit(1, Stop::Refused);
+    transmit(2, Stop::Full);
+}
+
+#[test]
 fn revoked_capabilities_stay_away() {
     let (mut a, _b) = sending_pair();
     a.set_mode(TransmitMode::Lso).expect("the wire can split");

@@ -129,6 +129,36 @@ fn a_burst_holds_the_longest_frame_whatever_was_asked_for() {
     assert_eq!(slowest.lock().config, RateConfig { bits_per_second: 1, burst_bytes: 65_536 });
 }
 
+/// Who looks first and offers nothing where there is no room would never begin.
+#[test]
+fn there_is_room_for_the_longest_frame_before_any_was_offered() {
+    let bench = Bench::new(BYTE_A_MICROSECOND, 1);
+    bench.advance(Duration::from_secs(1));
+    assert_eq!(bench.queue.room(), Room { packets: 1, bytes: 1_514 });
+}
+
+/// As where the MTU of the interface below was raised: whether it can be sent is for the device to say.
+#[test]
+fn a_frame_that_is_longer_than_any_was_to_be_reaches_the_device() {
+    let mut bench = Bench::new(BYTE_A_MICROSECOND, 1);
+    assert_eq!(bench.queue.transmit(&batch_of([(0, 2_000)])), full(0));
+    bench.advance(Duration::from_millis(2));
+    let refused = Transmitted { taken: 0, stopped: Some(Stop::Refused) };
+    assert_eq!(bench.queue.transmit(&batch_of([(0, 2_000)])), refused);
+}
+
+#[test]
+fn there_is_no_more_room_than_the_device_has() {
+    let mut bench = Bench::new(1_000_000_000, 1 << 30);
+    let of_tokens = (1 << 30) / 1_514;
+    for _ in 0..2 {
+        let room = bench.queue.inner().room();
+        assert!(room.packets < of_tokens);
+        assert_eq!(bench.queue.room(), room);
+        assert_eq!(bench.queue.transmit(&batch_of([(0, 1_000)])).taken, 1);
+    }
+}
+
 #[test]
 fn what_the_device_does_not_take_costs_nothing_and_its_own_stop_is_told() {
     let mut bench = Bench::new(BYTE_A_MICROSECOND, 10_000);
@@ -147,6 +177,21 @@ fn what_the_device_does_not_take_costs_nothing_and_its_own_stop_is_told() {
     }
     bench.queue = Bench::new(BYTE_A_MICROSECOND, 1).queue;
     assert_eq!(bench.arrived().len(), 3);
+}
+
+#[test]
+fn what_was_offered_is_not_held_afterwards() {
+    let mut bench = Bench::new(BYTE_A_MICROSECOND, 2_000);
+    let payload = bytes::Bytes::from(vec![7; 1_000]);
+    let mut batch = Multidata::default();
+    for _ in 0..2 {
+        batch.push_packet(40, Attributes::default()).expect("room").fill(7);
+        assert!(batch.append_span(&Block::from(payload.clone()), 0, 1_000));
+    }
+    assert_eq!(bench.queue.transmit(&batch), full(1));
+    assert_eq!(bench.far.receive(&bench.pool, &mut ReceiveBatch::new(), 9).frames, 1);
+    drop(batch);
+    assert!(payload.is_unique());
 }
 
 #[test]
