@@ -81,3 +81,32 @@ impl Held {
         added
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use batch::{BlockPool, PoolConfig, ReceivedChecksum};
+
+    /// As few of them as are wanted come up at a time, and their block is as full as it was.
+    #[test]
+    fn a_block_whose_frames_wait_is_not_the_less_full() {
+        let pool = BlockPool::new(PoolConfig::default());
+        let block = || pool.allocate_receive(2_000).expect("room").freeze();
+        let frame = |block, offset, len| {
+            let (checksum, segmented) = (ReceivedChecksum::Unverified, None);
+            Frame { block, offset, len, checksum, segmented }
+        };
+        let mut frames =
+            vec![frame(0, 0, 900), frame(0, 960, 60), frame(1, 0, 70), frame(0, 1_024, 900)];
+        let mut held = Held::default();
+        let mut batch = ReceiveBatch::new();
+        assert_eq!(held.add(&mut batch, &[block(), block()], frames.drain(..), 1), 1);
+        let mut came = vec![(batch.bytes(0).len(), batch.filled_bytes(0))];
+        while !held.is_empty() {
+            batch.clear();
+            assert_eq!(held.hand_up(&mut batch, 1), 1);
+            came.push((batch.bytes(0).len(), batch.filled_bytes(0)));
+        }
+        assert_eq!(came, [(900, 1_860), (60, 1_860), (70, 70), (900, 1_860)]);
+    }
+}

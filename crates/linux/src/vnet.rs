@@ -257,6 +257,7 @@ impl Meaning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use batch::{Attributes, Multidata};
     use device::{Medium, Segmentation};
 
     #[test]
@@ -265,6 +266,23 @@ mod tests {
         assert_eq!(VnetHeader::parse(header.emit()), header);
         assert_eq!(header.emit()[..2], [F_NEEDS_CSUM, GSO_TCPV6 | GSO_ECN]);
         assert_eq!(VnetHeader::default().emit(), [0; VNET_HEADER_LEN]);
+    }
+
+    /// What is set on the first segment alone (RFC 3168, 6.1.2) the kernel leaves there where it is told so.
+    #[test]
+    fn a_super_frame_says_that_its_first_segment_has_cwr() {
+        let checksum = Checksum::Partial { offset: 16 };
+        let attributes = Attributes { checksum, ..Attributes::default() };
+        let mut batch = Multidata::default();
+        batch.push_packet(20, attributes).expect("room").fill(0);
+        let first = batch.packet(0).expect("one");
+        let version = NetworkVersion::Ipv6;
+        let frame = SuperFrame { packets: 0..2, segment_len: 1_000, payload_len: 2_000, version };
+        for (flags, wanted) in [(0x10, GSO_TCPV6), (0x90, GSO_TCPV6 | GSO_ECN)] {
+            let mut header = [0; 20];
+            header[13] = flags;
+            assert_eq!(VnetHeader::of_frame(&first, &header, &frame).gso_type, wanted);
+        }
     }
 
     #[test]

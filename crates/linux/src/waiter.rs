@@ -314,9 +314,23 @@ mod tests {
         assert!(waiter.poll(Some(Duration::ZERO)), "the other sleeps although it was called");
     }
 
-    /// The kernel tells of an error whether it was asked for or not, and who has no memory does not fetch it.
+    /// A device that has room says so for as long as it has, and is not asked again before it was full again.
     #[test]
-    fn an_error_that_nobody_fetches_does_not_end_the_wait_of_who_is_starved() {
+    fn room_ends_one_wait_of_who_wanted_it() {
+        let waiter = quiet();
+        waiter.want_room();
+        let (started, pause) = (Instant::now(), Duration::from_millis(30));
+        waiter.wait(Some(Duration::from_secs(60)));
+        assert!(started.elapsed() < Duration::from_secs(30), "there is room");
+        let started = Instant::now();
+        waiter.wait(Some(pause));
+        assert!(started.elapsed() >= pause, "{:?}", started.elapsed());
+    }
+
+    /// The kernel tells of an error whether it was asked for or not, and who has no memory, or no interface, does not
+    /// fetch it.
+    #[test]
+    fn an_error_that_nobody_fetches_does_not_end_the_wait_of_who_looks_again() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let closed = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         socket.connect(closed.local_addr().expect("bound")).expect("an address");
@@ -325,10 +339,13 @@ mod tests {
         let waiter = FileWaiter::new(Arc::new(socket.into())).expect("an eventfd");
         // Until the error is there, which ends it.
         waiter.poll(None);
-        waiter.on_receive(true, false);
-        let started = Instant::now();
-        (0..20).for_each(|_| waiter.wait(None));
-        assert!(started.elapsed() >= 20 * STARVED, "{:?}", started.elapsed());
+        for (is_starved, look) in [(true, STARVED), (false, LOST)] {
+            waiter.on_receive(is_starved, false);
+            waiter.set_lost(!is_starved);
+            let started = Instant::now();
+            (0..10).for_each(|_| waiter.wait(None));
+            assert!(started.elapsed() >= 10 * look, "{:?}", started.elapsed());
+        }
     }
 
     /// Whatever it was that had to be looked for again.

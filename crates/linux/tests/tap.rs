@@ -86,6 +86,10 @@ fn tests() -> Vec<Test> {
             "a_thread_for_napi_that_is_there_is_not_refused".into(),
             Box::new(errors::a_thread_for_napi_that_is_there_is_not_refused),
         ),
+        (
+            "a_descriptor_is_what_it_was_attached_as".into(),
+            Box::new(errors::a_descriptor_is_what_it_was_attached_as),
+        ),
         ("a_veth_pair_comes_and_goes".into(), Box::new(errors::a_veth_pair_comes_and_goes)),
         ("settings_reach_the_kernel".into(), Box::new(errors::settings_reach_the_kernel)),
     ];

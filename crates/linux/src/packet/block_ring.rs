@@ -294,6 +294,90 @@ fn frame_at(block: &[u8], at: usize) -> Option<(&[u8], Meaning)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use batch::PoolConfig;
+    use std::os::unix::net::UnixDatagram;
+
+    /// The length of what stands in front of the first frame of a block, and of a frame's virtio-net header.
+    const FRONT_LEN: usize = 72;
+
+    /// A ring of which the kernel has handed over the first block, with frames of these bytes and lengths. One of
+    /// them was cut short.
+    fn ring(frames: &[(u8, usize)], cut: Option<usize>) -> BlockRing {
+        let mapping = Mapping::anonymous(2 * BLOCK_LEN).expect("memory");
+        // SAFETY: the block lies in the mapping, which nobody else has.
+        let block = unsafe { core::slice::from_raw_parts_mut(mapping.start().as_ptr(), BLOCK_LEN) };
+        let put = |block: &mut [u8], at: usize, word: usize| {
+            block[at..at + 4].copy_from_slice(&(word as u32).to_ne_bytes());
+        };
+        let mut at = FRONT_LEN;
+        put(block, FIRST_FRAME, at);
+        for (index, (byte, len)) in frames.iter().enumerate() {
+            let start = FRONT_LEN + VNET_HEADER_LEN;
+            let next = (start + len).next_multiple_of(8);
+            put(block, at + NEXT, next);
+            put(block, at + STORED_LEN, *len);
+            put(block, at + WIRE_LEN, len + usize::from(cut == Some(index)));
+            block[at + LINK_OFFSET..][..2].copy_from_slice(&(start as u16).to_ne_bytes());
+            block[at + start..][..*len].fill(*byte);
+            at += next;
+        }
+        put(block, USED_LEN, at);
+        put(block, FRAME_COUNT, frames.len());
+        put(block, STATUS, OURS as usize);
+        let (pending, blocks, held) = (Vec::new(), Vec::new(), Held::default());
+        let (count, index, begun, is_starved) = (2, 0, None, false);
+        BlockRing { mapping, count, index, begun, pending, blocks, held, is_starved }
+    }
+
+    /// The frames that come up, so many at a time at most, until the ring says that there are no more.
+    fn all(ring: &mut BlockRing, pool: &BlockPool, frames_max: usize) -> Vec<(u8, usize)> {
+        let (socket, mut counters) = (socket(), DeviceCounters::default());
+        let mut came = Vec::new();
+        loop {
+            let mut batch = ReceiveBatch::new();
+            let (received, failed) =
+                ring.receive(&socket, pool, &mut batch, frames_max, &mut counters);
+            assert_eq!((received.frames, failed), (batch.len(), None));
+            for bytes in (0..batch.len()).map(|index| batch.bytes(index)) {
+                assert!(bytes.iter().all(|byte| *byte == bytes[0]), "bytes of another frame");
+                came.push((bytes[0], bytes.len()));
+            }
+            if !received.more {
+                return came;
+            }
+        }
+    }
+
+    fn socket() -> OwnedFd {
+        UnixDatagram::unbound().expect("a socket").into()
+    }
+
+    /// More of them than fit one pooled block.
+    #[test]
+    fn frames_of_a_block_come_up_once_in_order_however_few_are_wanted() {
+        let frames = [(1, 60), (2, 60_000), (3, 60_000), (4, 61), (5, 60_000), (6, 1_514)];
+        for frames_max in [1, 2, 5, 6, 100] {
+            let mut ring = ring(&frames, None);
+            let pool = BlockPool::new(PoolConfig::default());
+            assert_eq!(all(&mut ring, &pool, frames_max), frames, "{frames_max} at a time");
+            assert_eq!((ring.index, word(ring.block(), STATUS)), (1, KERNELS));
+            ring.index = 0;
+            assert_eq!(word(ring.block(), STATUS), KERNELS, "the kernel has it back");
+        }
+    }
+
+    #[test]
+    fn what_was_looked_at_before_the_pool_was_exhausted_is_not_counted_again() {
+        let mut ring = ring(&[(1, 60), (2, 70)], Some(0));
+        let none = BlockPool::new(PoolConfig { limit_bytes: 0, ..PoolConfig::default() });
+        let (mut batch, mut counters) = (ReceiveBatch::new(), DeviceCounters::default());
+        for _ in 0..3 {
+            let (received, _) = ring.receive(&socket(), &none, &mut batch, 9, &mut counters);
+            assert_eq!((received.frames, received.more, ring.is_starved), (0, false, true));
+            assert_eq!(counters.receive_dropped, 1);
+        }
+        assert_eq!(all(&mut ring, &BlockPool::new(PoolConfig::default()), 9), [(2, 70)]);
+    }
 
     /// `struct tpacket3_hdr` (linux/if_packet.h): tp_mac is a half word, and so is tp_net behind it.
     #[test]

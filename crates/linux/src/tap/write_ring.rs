@@ -339,10 +339,19 @@ fn errno(error: io::Error) -> Errno {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::withheld;
     use rustix::fs::{OFlags, fcntl_setfl};
+
+    /// A ring that the kernel stops to serve, as where a filter of system calls comes later: it takes no
+    /// submission.
+    pub(in crate::tap) fn unserved(file: Arc<OwnedFd>) -> Result<WriteRing, Errno> {
+        let mut ring = WriteRing::new(file)?;
+        let disabled = IoUring::builder().setup_r_disabled().build(STAGED_MAX as u32);
+        ring.ring = disabled.map_err(errno)?;
+        Ok(ring)
+    }
 
     #[test]
     fn what_was_interrupted_is_submitted_again_and_not_for_ever() {

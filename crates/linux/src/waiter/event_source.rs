@@ -157,6 +157,22 @@ mod tests {
     }
 
     #[test]
+    fn room_ends_one_wait_of_who_wanted_it() {
+        let waiter = quiet();
+        let source = &*waiter.event_source(&|| None).expect("descriptors are left");
+        for wants_room in [false, true, false] {
+            if wants_room {
+                waiter.want_room();
+            }
+            assert!(source.begin(None));
+            let patience = if wants_room { LONG } else { Duration::from_millis(5) };
+            assert_eq!(is_over(source, patience), wants_room);
+            source.end();
+            assert!(!waiter.wants_room(), "it was told");
+        }
+    }
+
+    #[test]
     fn a_loop_that_does_not_come_keeps_no_thread_awake() {
         let waiter = quiet();
         let source = &*waiter.event_source(&|| None).expect("descriptors are left");

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use device::{HardwareAddress, Medium, Queue, Stop, Transmitted, Waiter};
 use linux::{Feature, Interface, IoUring, Napi, TapConfig, TapDevice, TapKind, TapQueue, VethPair};
 use rustix::mount::{MountFlags, mount_remount};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -310,6 +311,20 @@ pub(crate) fn settings_reach_the_kernel() {
         .expect("an MTU that is refused is no reason to fail");
     assert_eq!(error.capabilities().mtu_bytes, 1_500);
     assert!(error.refused()[0].contains("MTU of 1048576"), "{}", error.negotiated());
+}
+
+/// Whatever is asked for: frames have no header in front that says of a checksum or of segments.
+pub(crate) fn a_descriptor_is_what_it_was_attached_as() {
+    let plain = TapConfig { offload: false, ..named("bare1") };
+    let opened = TapDevice::open(&plain).expect("a new name");
+    let file = opened.as_fd().try_clone_to_owned().expect("descriptors are left");
+    let config = TapConfig { napi: Napi::On, ..TapConfig::default() };
+    let device = TapDevice::from_fd(file, &config).expect("it is attached");
+    let capabilities = device.capabilities();
+    assert!(!capabilities.checksum_transmit && capabilities.segmentation.is_none());
+    let refused = device.refused().join("; ");
+    assert!(refused.contains("offload (the descriptor was attached without"), "{refused}");
+    assert!(refused.contains("NAPI (the descriptor was attached without"), "{refused}");
 }
 
 pub(crate) fn a_veth_pair_comes_and_goes() {

@@ -159,6 +159,17 @@ fn a_full_device_takes_what_fits_and_the_rest_later() {
     assert_eq!(again, Transmitted { taken: 2, stopped: None });
 }
 
+/// Where poll(2) says that there is room all the while, waiting for room would be spinning.
+#[test]
+fn room_is_waited_for_only_where_the_socket_has_none() {
+    for (errno, waits) in [(Errno::AGAIN, true), (Errno::NOBUFS, false), (Errno::NOMEM, false)] {
+        let (mut queue, _peer) = pair();
+        assert_eq!(queue.on_send_error(errno, 0), Stop::Full);
+        assert_eq!(queue.waiter.wants_room(), waits, "{errno}");
+        assert_eq!(queue.counters.transmit_full, 1);
+    }
+}
+
 #[test]
 fn a_packet_that_can_never_go_ends_the_batch_behind_those_before_it() {
     let (mut queue, peer) = pair();
@@ -351,5 +362,22 @@ fn a_frame_that_is_never_taken_is_lost_alone() {
     while offer(2) != (8, vec![0, 3], None) {
         assert!(started.elapsed() < std::time::Duration::from_secs(60), "nothing is given up");
         std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// A queue that was full, has taken frames since, and is full again is no reason to lose one.
+#[test]
+fn patience_begins_anew_with_every_frame_that_is_taken() {
+    let (mut patience, mut counters) = (Patience::default(), DeviceCounters::default());
+    let full = Err(Errno::NOBUFS);
+    let mut offer = |answers: &[Result<usize, Errno>]| {
+        let mut answers = answers.iter();
+        send_all(8, &mut counters, &mut patience, |_| *answers.next().expect("it is asked no more"))
+    };
+    let nothing_lost = |frames| Sent { frames, lost: vec![], refused: Some(Errno::NOBUFS) };
+    for _ in 0..2 {
+        assert_eq!(offer(&[Ok(3), full]), nothing_lost(3));
+        // Longer than anybody is patient.
+        std::thread::sleep(std::time::Duration::from_millis(110));
     }
 }

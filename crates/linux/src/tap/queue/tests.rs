@@ -2,6 +2,8 @@
 //! sockets (one write, one frame), a timer (every write is EINVAL), a file open for writing only.
 
 use super::*;
+use crate::tap::write_ring;
+use crate::withheld;
 use batch::{Attributes, Block, ReceivedChecksum};
 use bytes::Bytes;
 use device::lowering::{NetworkVersion, expand};
@@ -429,6 +431,25 @@ fn blocks_grow_with_the_traffic_and_shrink_without_it() {
     assert_eq!(receive(&mut queue, 1), Some(4_096));
 }
 
+/// read(2) cuts off what it has no room for, and frames of before are still on their way.
+#[test]
+fn there_is_room_for_the_longest_frames_that_there_were() {
+    let (mut queue, peer) = pair(PLAIN);
+    let mut batch = ReceiveBatch::new();
+    for mtu_bytes in [9_000, 1_500] {
+        queue.receiver.make_room(mtu_bytes);
+    }
+    // Blocks shrink as far as they may.
+    for _ in 0..9 {
+        peer.send(&[7; 60]).expect("room");
+        assert_eq!(queue.receive(&pool(), &mut batch, 9).frames, 1);
+    }
+    batch.clear();
+    peer.send(&[7; 9_000]).expect("room");
+    assert_eq!(queue.receive(&pool(), &mut batch, 9).frames, 1);
+    assert_eq!(batch.bytes(0), [7; 9_000]);
+}
+
 #[test]
 fn super_frames_come_up_whole_with_what_the_kernel_knows_of_them() {
     let (mut queue, peer) = pair(OFFLOAD);
@@ -552,4 +573,68 @@ fn a_failure_of_what_is_late_is_told_by_the_next_call() {
     let received = queue.receive(&pool, &mut ReceiveBatch::new(), 8);
     let error = received.failed.expect("it failed").message;
     assert!(error.contains("the interface TAP failed"), "{error}");
+}
+
+/// What it did not take finds no room, and leaves by calls of its own afterwards.
+#[test]
+fn a_ring_that_the_kernel_stops_to_serve_loses_nothing() {
+    let (mut queue, peer) = pair(PLAIN);
+    match write_ring::tests::unserved(Arc::clone(&queue.file)) {
+        Ok(ring) => queue.ring = Some(Box::new(ring)),
+        Err(errno) => {
+            let name = "a_ring_that_the_kernel_stops_to_serve_loses_nothing";
+            return withheld::cannot_run(name, &errno.to_string());
+        }
+    }
+    let batch = tcp_batch(5, 100, Checksum::Complete);
+    let full = Transmitted { taken: 0, stopped: Some(Stop::Full) };
+    assert_eq!(queue.transmit(&batch), full);
+    assert!(frames_at(&peer).is_empty());
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 5, stopped: None });
+    assert_eq!(frames_at(&peer), packets(&batch));
+    let counters = queue.counters();
+    assert_eq!((counters.rings_lost, counters.transmit_packets), (1, 5));
+    assert_eq!((counters.transmit_lost, counters.transmit_late), (0, 0));
+}
+
+/// A packet of one-byte pieces, more of them than a ring gathers.
+fn push_scattered(batch: &mut Multidata) {
+    let block = Block::from(Bytes::from((0..=255).collect::<Vec<u8>>()));
+    batch.push_packet(40, Attributes::default()).expect("room").fill(0x45);
+    // Backwards, so that no two pieces follow each other, and too long for a slot.
+    for round in 0..9 {
+        (0..256).rev().for_each(|at| assert!(batch.append_span(&block, at, 1), "{round}"));
+    }
+}
+
+/// As it stands in the batch: behind what is staged, and not at all where that was refused.
+#[test]
+fn what_a_ring_cannot_take_keeps_its_place() {
+    let with_ring = || {
+        let (mut queue, peer) = pair(PLAIN);
+        queue.capabilities.mtu_bytes = 65_535;
+        let ring = write_ring::WriteRing::new(Arc::clone(&queue.file))?;
+        queue.ring = Some(Box::new(ring));
+        Ok::<_, Errno>((queue, peer))
+    };
+    let (mut queue, peer) = match with_ring() {
+        Ok(made) => made,
+        Err(errno) => {
+            let name = "what_a_ring_cannot_take_keeps_its_place";
+            return withheld::cannot_run(name, &errno.to_string());
+        }
+    };
+    let mut batch = tcp_batch(2, 100, Checksum::Complete);
+    push_scattered(&mut batch);
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 3, stopped: None });
+    assert_eq!(frames_at(&peer), packets(&batch));
+    assert_eq!(queue.counters().transmit_syscalls, 2);
+
+    let (mut queue, peer) = with_ring().expect("as before");
+    rustix::net::sockopt::set_socket_send_buffer_size(&*queue.file, 16_384).expect("less");
+    let mut batch = tcp_batch(2, 60_000, Checksum::Complete);
+    push_scattered(&mut batch);
+    let refused = Transmitted { taken: 0, stopped: Some(Stop::Refused) };
+    assert_eq!(queue.transmit(&batch), refused);
+    assert!(frames_at(&peer).is_empty());
 }

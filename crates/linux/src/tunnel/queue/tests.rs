@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{TunnelConfig, TunnelDevice, raw_calls, withheld};
-use batch::PoolConfig;
+use batch::{Attributes, Checksum, PoolConfig};
 use device::Medium;
 use device::transform::Null;
 use rustix::fd::AsRawFd;
@@ -32,6 +32,22 @@ fn room_is_waited_for_only_where_the_socket_has_none() {
         assert_eq!(queue.waiter.wants_room(), waits, "{errno}");
         assert_eq!(queue.counters.transmit_full, 1);
     }
+}
+
+/// A tunnel is no device that completes checksums, and nobody behind the seal could.
+#[test]
+fn a_packet_whose_checksum_nobody_would_complete_is_refused() {
+    let (mut queue, peer) = queue();
+    peer.set_nonblocking(true).expect("an option of sockets");
+    let mut batch = Multidata::default();
+    for checksum in [Checksum::Complete, Checksum::Partial { offset: 16 }, Checksum::Complete] {
+        let attributes = Attributes { checksum, ..Attributes::default() };
+        batch.push_packet(40, attributes).expect("room").fill(0x45);
+    }
+    let refused = Transmitted { taken: 1, stopped: Some(Stop::Refused) };
+    assert_eq!(queue.transmit(&batch), refused);
+    assert_eq!(peer.recv(&mut [0; 99]).expect("the first"), 40);
+    assert!(peer.recv(&mut [0; 99]).is_err(), "another one left");
 }
 
 /// A socket for both versions of IP calls an IPv4 peer by a mapped address (RFC 4291, 2.5.5.2), and its path to it
