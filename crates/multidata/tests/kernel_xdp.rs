@@ -29,6 +29,9 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_drops_datagrams_that_the_kernel_leaves_uncut", uncut_datagrams),
     ("xdp_sends_headers_and_payload_apart", scattered),
     ("xdp_takes_a_packet_with_all_of_its_descriptors_or_not_at_all", full_in_the_middle),
+    ("xdp_keeps_no_chunk_for_a_packet_that_it_refuses", refused),
+    ("xdp_says_that_there_are_more_frames_than_were_wanted", few_wanted),
+    ("xdp_counts_frames_that_it_has_no_chunks_for", overrun),
     ("xdp_tells_that_the_mtu_shrank_under_a_built_batch", mtu_shrinks_under_a_batch),
     ("xdp_loses_nothing_when_the_mtu_shrinks_in_the_middle", mtu_shrinks),
     ("xdp_takes_datagrams_of_an_mtu_that_became_longer", mtu_grows),
@@ -39,6 +42,7 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_tells_of_a_deleted_interface", deleted),
     ("xdp_without_an_interface_says_so_and_sleeps", gone_while_full),
     ("xdp_goes_on_when_the_interface_is_up_again", down_and_up),
+    ("xdp_takes_nothing_below_and_sleeps_as_before_when_it_is_up_again", sleeps_as_before),
     ("xdp_goes_on_when_the_interface_gets_another_address", other_address),
     ("xdp_has_an_address_that_is_not_the_interfaces", own_address),
     ("xdp_has_the_interface_take_frames_for_groups", groups),
@@ -299,6 +303,13 @@ fn full_in_the_middle() {
     let transmitted = queue.transmit(&batch);
     assert_eq!(transmitted, Transmitted { taken: 32, stopped: Some(Stop::Full) });
     assert_eq!((queue.counters().transmit_mappings, queue.counters().transmit_packets), (63, 32));
+    // Nobody says that there is room again, so who waits for it looks. The kernel may have something else to say first.
+    let (pool, began) = (BlockPool::new(PoolConfig::default()), Instant::now());
+    for _ in 0..10 {
+        while queue.receive(&pool, &mut ReceiveBatch::new(), 64).frames > 0 {}
+        queue.waiter().wait(Some(PATIENCE));
+    }
+    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
     arrive(&kernel, &mut pattern, &lens[..32]);
     // They have left, so their chunks are free.
     let started = Instant::now();
@@ -310,6 +321,64 @@ fn full_in_the_middle() {
     let rest = datagrams(&cable, &kernel, &lens[32..]);
     assert_eq!(queue.transmit(&rest), Transmitted { taken: 9, stopped: None });
     arrive(&kernel, &mut pattern, &lens[32..]);
+    // Who only sends finds them as well.
+    for _ in 0..20 {
+        let started = Instant::now();
+        while queue.transmit(&rest).taken < 9 {
+            assert!(started.elapsed() < PATIENCE, "{:?} is free", queue.room());
+        }
+    }
+}
+
+/// A checksum that does not lie in the packet is found when its chunk is filled.
+fn refused() {
+    let cable = cable(1_500);
+    for scatter_gather in [false, true] {
+        let config = XdpConfig { scatter_gather, transmit_frames: 64, ..XdpConfig::new(NEAR) };
+        let (_device, mut queue) = open(&config);
+        let room = queue.room();
+        let mut batch = datagrams(&cable, &kernels_socket(), &[100]);
+        batch.set_checksum(0, Checksum::Partial { offset: 250 });
+        let refused = Transmitted { taken: 0, stopped: Some(Stop::Refused) };
+        (0..100).for_each(|_| assert_eq!(queue.transmit(&batch), refused));
+        assert_eq!(queue.room(), room);
+    }
+}
+
+/// Who is told that there are no more may go to sleep.
+fn few_wanted() {
+    let _cable = cable(1_500);
+    let (_device, mut queue) = open(&XdpConfig::new(NEAR));
+    let kernel = kernels_socket();
+    kernel.set_broadcast(true).expect("an option of sockets");
+    let (pool, started) = (BlockPool::new(PoolConfig::default()), Instant::now());
+    let mut is_told = false;
+    while !is_told {
+        assert!(started.elapsed() < PATIENCE, "nobody is told");
+        (0..5).for_each(|_| {
+            kernel.send_to(&[7; 100], ("10.43.0.255", 9)).expect("a route");
+        });
+        std::thread::sleep(Duration::from_millis(10));
+        let received = queue.receive(&pool, &mut ReceiveBatch::new(), 2);
+        is_told = received.frames == 2 && received.more;
+    }
+    while queue.receive(&pool, &mut ReceiveBatch::new(), 2).more {}
+}
+
+/// Nobody receives them.
+fn overrun() {
+    let _cable = cable(1_500);
+    let (_device, queue) = open(&XdpConfig { receive_frames: 64, ..XdpConfig::new(NEAR) });
+    let kernel = kernels_socket();
+    kernel.set_broadcast(true).expect("an option of sockets");
+    for _ in 0..200 {
+        kernel.send_to(&[7; 100], ("10.43.0.255", 9)).expect("a route");
+    }
+    let started = Instant::now();
+    while queue.counters().receive_dropped < 100 {
+        assert!(started.elapsed() < PATIENCE, "{:?}", queue.counters());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Who sends and never waits for the device is told of a shorter MTU before a batch that was built for
@@ -597,6 +666,41 @@ fn down_and_up() {
     });
     let device = stack.counters().device;
     assert_eq!((device.links_lost, device.links_restored), (1, 1));
+}
+
+/// An interface that is away takes nothing and is looked for again. Looking for one that is there would be spinning,
+/// and frames would wait for it.
+fn sleeps_as_before() {
+    let cable = cable(1_500);
+    let (_device, mut queue) = open(&XdpConfig::new(NEAR));
+    let batch = datagrams(&cable, &kernels_socket(), &[100]);
+    let (pool, waiter) = (BlockPool::new(PoolConfig::default()), queue.waiter());
+    let until = |queue: &mut XdpQueue, is_lost| {
+        let started = Instant::now();
+        while queue.trouble().is_some() != is_lost {
+            assert!(started.elapsed() < PATIENCE, "it is not noticed");
+            queue.receive(&pool, &mut ReceiveBatch::new(), 64);
+            waiter.wait(Some(PATIENCE));
+        }
+    };
+    cable.near().set_down().expect("root of the namespace");
+    until(&mut queue, true);
+    let full = Transmitted { taken: 0, stopped: Some(Stop::Full) };
+    assert_eq!(queue.transmit(&batch), full);
+    cable.near().set_up().expect("root of the namespace");
+    until(&mut queue, false);
+    // Frames of the kernel's own may still come.
+    let (started, long) = (Instant::now(), Duration::from_millis(100));
+    loop {
+        while queue.receive(&pool, &mut ReceiveBatch::new(), 64).frames > 0 {}
+        let began = Instant::now();
+        waiter.wait(Some(long));
+        if began.elapsed() >= long {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "every wait ends early");
+    }
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 1, stopped: None });
 }
 
 /// A bridge, which takes nothing for other addresses than its own unless it is told, and a cable from one of its

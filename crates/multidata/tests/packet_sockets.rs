@@ -3,9 +3,12 @@
 
 mod kernel;
 
-use batch::{Attributes, Multidata};
-use device::{HardwareAddress, Queue, Stop, TransmitMode};
-use linux::{Bridge, Feature, Interface, PacketAddress, PacketConfig, PacketDevice, VethPair};
+use batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
+use bytes::Bytes;
+use device::{HardwareAddress, Medium, Queue, Stop, TransmitMode};
+use linux::{
+    Bridge, Feature, Interface, PacketAddress, PacketConfig, PacketDevice, PacketQueue, VethPair,
+};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -36,6 +39,9 @@ const TESTS: &[kernel::Test] = &[
     ("super_frames_within_a_tunnel_are_lost_and_counted", || tunnelled(false)),
     ("super_frames_within_a_tunnel_are_lost_in_blocks", || tunnelled(true)),
     ("a_frame_that_is_always_dropped_below_does_not_stop_the_others", always_dropped),
+    ("frames_of_others_and_of_vlans_do_not_come_up", only_ours),
+    ("a_frame_that_is_given_up_is_not_counted_as_sent", given_up),
+    ("who_waits_below_an_interface_that_was_down_sleeps_as_before", sleeps_as_before),
     ("an_mtu_that_shrinks_is_noticed_below_super_frames", mtu_shrinks_below_super_frames),
 ];
 
@@ -696,6 +702,102 @@ fn always_dropped() {
     let device = stack.counters().device;
     assert_eq!(device.transmit_lost, 20, "{device:?}");
     both_ways(&stack, false, 1_000_000);
+}
+
+/// The kernel takes the tag out of a frame, which would then be taken for one of the untagged network.
+fn only_ours() {
+    let _pair = cable(1_500, true);
+    let [(ours, mut near), (_, mut far)] = [NEAR, FAR].map(|name| {
+        let mut device =
+            PacketDevice::open(&PacketConfig::new(name)).expect("root of the namespace");
+        let Medium::Ethernet(address) = device.capabilities().medium else { panic!("no frames") };
+        (address.0, device.queue(0).expect("it has one"))
+    });
+    // A type for experiments (IEEE 802), which nobody takes, by itself and within VLAN 5.
+    let (untagged, tagged): (&[u8], &[u8]) = (&[0x88, 0xb5], &[0x81, 0, 0, 5, 0x88, 0xb5]);
+    let mut batch = Multidata::default();
+    for (number, (to, kind)) in [
+        (ours, tagged),
+        ([0xff; 6], tagged),
+        ([2, 0, 0, 0, 0, 9], untagged),
+        ([0xff; 6], untagged),
+        (ours, untagged),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let frame = batch.push_packet(60, Attributes::default()).expect("room");
+        frame[..6].copy_from_slice(&to);
+        frame[12..12 + kind.len()].copy_from_slice(kind);
+        frame[40] = number as u8;
+    }
+    assert_eq!(far.transmit(&batch).taken, 5);
+    let (pool, mut received) = (BlockPool::new(PoolConfig::default()), ReceiveBatch::new());
+    let (started, mut came) = (Instant::now(), Vec::new());
+    while came.last() != Some(&4) {
+        assert!(started.elapsed() < PATIENCE, "only {came:?} came");
+        received.clear();
+        near.receive(&pool, &mut received, 64);
+        let frames = (0..received.len()).map(|index| received.bytes(index));
+        came.extend(frames.filter(|frame| frame[12..14] == *untagged).map(|frame| frame[40]));
+    }
+    assert_eq!(came, [3, 4]);
+}
+
+/// The far end of the cable drops what is longer than its MTU.
+fn given_up() {
+    let pair = cable(1_500, true);
+    pair.far().set_mtu_bytes(1_400).expect("root of the namespace");
+    let mut device = PacketDevice::open(&PacketConfig::new(NEAR)).expect("root of the namespace");
+    let mut queue = device.queue(0).expect("it has one");
+    let mut batch = Multidata::default();
+    let block = Block::from(Bytes::from(vec![0; 1_440]));
+    for payload_len in [1_440, 0] {
+        let frame = batch.push_packet(60, Attributes::default()).expect("room");
+        // A type for experiments (IEEE 802), which nobody takes.
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        assert!(batch.append_span(&block, 0, payload_len));
+    }
+    let started = Instant::now();
+    while queue.transmit(&batch).taken == 0 {
+        assert!(started.elapsed() < PATIENCE, "it is offered for ever");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let counters = queue.counters();
+    assert_eq!((counters.transmit_lost, counters.transmit_packets), (1, 1));
+    assert_eq!((counters.transmit_frames, counters.transmit_bytes), (1, 60));
+}
+
+/// An interface that is away is looked for again, also where it was just looked for; looking for one that is there
+/// would be spinning, and frames would wait for it.
+fn sleeps_as_before() {
+    let pair = cable(1_500, true);
+    let mut device = PacketDevice::open(&PacketConfig::new(NEAR)).expect("root of the namespace");
+    let mut queue = device.queue(0).expect("it has one");
+    let (pool, waiter) = (BlockPool::new(PoolConfig::default()), queue.waiter());
+    let until = |queue: &mut PacketQueue, is_lost| {
+        let started = Instant::now();
+        while queue.trouble().is_some() != is_lost {
+            assert!(started.elapsed() < PATIENCE, "it is not noticed");
+            queue.receive(&pool, &mut ReceiveBatch::new(), 64);
+            waiter.wait(Some(PATIENCE));
+        }
+    };
+    pair.near().set_down().expect("root of the namespace");
+    until(&mut queue, true);
+    pair.near().set_up().expect("root of the namespace");
+    until(&mut queue, false);
+    // Frames of the kernel's own may still come.
+    let (started, long) = (Instant::now(), Duration::from_millis(100));
+    loop {
+        while queue.receive(&pool, &mut ReceiveBatch::new(), 64).frames > 0 {}
+        let began = Instant::now();
+        waiter.wait(Some(long));
+        if began.elapsed() >= long {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "every wait ends early");
+    }
 }
 
 /// Of a super-frame no call says that its segments are too long.

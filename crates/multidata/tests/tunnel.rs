@@ -9,7 +9,7 @@ mod tunnel_tests {
 use batch::BlockPool;
 use counters::DropReason;
 use device::transform::Null;
-use device::{DeviceCounters, Queue as _, Stop, Transform, TransmitMode};
+use device::{DeviceCounters, Queue as _, Stop, Transform, TransmitMode, Transmitted};
 use linux::{ChaChaKeys, ChaChaPoly, TunnelConfig, TunnelDevice};
 use multidata::{Coalescing, Stack};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -31,6 +31,7 @@ const TESTS: &[kernel::Test] = &[
     ("a_kernel_that_does_not_cut_messages_is_believed", revoked_segmentation),
     ("a_path_that_shrinks_is_followed", shrinking_path),
     ("a_late_report_of_a_narrow_path_costs_nothing", late_report),
+    ("what_no_way_leads_for_is_lost_and_is_not_the_end", no_way),
     ("a_path_below_what_hosts_rely_on_leaves_the_mtu_there", below_the_floor),
     ("a_transform_that_wants_single_packets_gets_them", choosy_transform),
     ("small_batches_are_not_copied_once_more", small_batches),
@@ -400,6 +401,25 @@ fn report_narrow_path(near: SocketAddr, far: SocketAddr, mtu_bytes: u16) {
     let socket = linux::raw_calls::socket(ipv4, raw, icmp).expect("root of the namespace");
     linux::raw_calls::send(socket, &report, 0, &to).expect("loopback");
     linux::raw_calls::close(socket).expect("it is open");
+}
+
+/// The kernel refuses each of several messages for as long as there is no way.
+fn no_way() {
+    let cable = linux::VethPair::new("way0", "way1").expect("root of the namespace");
+    cable.set_up().expect("root of the namespace");
+    let ip = |host| std::net::IpAddr::from([10, 66, 0, host]);
+    cable.near().add_address(ip(1), 24).expect("root of the namespace");
+    let (near, far) = (UdpSocket::bind((ip(1), 0)).expect("its address"), (ip(2), 9).into());
+    let mut device = TunnelDevice::over(near, far, Box::new(Null), small()).expect("a tunnel");
+    let mut queue = device.queue(0).expect("one");
+    cable.near().set_down().expect("root of the namespace");
+    let all = |taken| Transmitted { taken, stopped: None };
+    assert_eq!(queue.transmit(&packets(&[100, 700, 800, 900])), all(4));
+    let lost = queue.counters().transmit_unreachable;
+    assert!(lost >= 4, "{:?}", queue.counters());
+    cable.near().set_up().expect("root of the namespace");
+    assert_eq!(queue.transmit(&packets(&[300])), all(1));
+    assert_eq!(queue.counters().transmit_unreachable, lost, "there is a way again");
 }
 
 fn late_report() {
