@@ -286,6 +286,7 @@ impl Waiter for FileWaiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixDatagram;
     use std::thread;
 
     /// A file on which nothing ever arrives.
@@ -322,6 +323,28 @@ mod tests {
         let (started, pause) = (Instant::now(), Duration::from_millis(30));
         waiter.wait(Some(Duration::from_secs(60)));
         assert!(started.elapsed() < Duration::from_secs(30), "there is room");
+        let started = Instant::now();
+        waiter.wait(Some(pause));
+        assert!(started.elapsed() >= pause, "{:?}", started.elapsed());
+    }
+
+    /// A file on which nothing ever arrives, and the end by which a change of interfaces is told.
+    pub(super) fn with_changes() -> (FileWaiter, UnixDatagram) {
+        let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+        let (changes, kernel) = UnixDatagram::pair().expect("a pair of sockets");
+        changes.set_nonblocking(true).expect("an option of sockets");
+        let waiter = FileWaiter::with_changes(Arc::new(file), changes.into());
+        (waiter.expect("another one"), kernel)
+    }
+
+    #[test]
+    fn a_change_of_an_interface_ends_a_wait() {
+        let (waiter, kernel) = with_changes();
+        kernel.send(b"news").expect("room");
+        let (started, pause) = (Instant::now(), Duration::from_millis(30));
+        waiter.wait(Some(Duration::from_secs(60)));
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+        assert!(waiter.take_changed() && !waiter.take_changed(), "it is told once");
         let started = Instant::now();
         waiter.wait(Some(pause));
         assert!(started.elapsed() >= pause, "{:?}", started.elapsed());

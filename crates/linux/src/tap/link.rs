@@ -115,7 +115,26 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::withheld;
     use std::os::unix::net::UnixDatagram;
+
+    /// Neither is writable; where the interface is within reach that tells.
+    #[test]
+    fn an_interface_that_is_full_is_not_down() {
+        let loopback = Interface::named("lo").expect("it is always there");
+        if loopback.is_up() != Ok(true) {
+            return withheld::cannot_run("an_interface_that_is_full_is_not_down", "lo is down");
+        }
+        let (file, _peer) = UnixDatagram::pair().expect("a pair of sockets");
+        file.set_nonblocking(true).expect("an option of sockets");
+        while file.send(&[0; 1_000]).is_ok() {}
+        let (file, mut counters) = (Arc::new(OwnedFd::from(file)), DeviceCounters::default());
+        let mut within_reach = Link::new(Arc::clone(&file), "lo".to_owned(), Some(loopback));
+        assert_eq!(within_reach.look(&mut counters), State::Up);
+        let mut out_of_reach = Link::new(file, "lo".to_owned(), None);
+        assert_eq!(out_of_reach.look(&mut counters), State::Down);
+        assert_eq!(counters.links_lost, 1);
+    }
 
     #[test]
     fn an_interface_that_flaps_has_not_failed() {

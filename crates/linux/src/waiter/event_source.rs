@@ -87,7 +87,7 @@ impl EventSource for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waiter::tests::quiet;
+    use crate::waiter::tests::{quiet, with_changes};
     use device::Waiter;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::time::Instant;
@@ -170,6 +170,18 @@ mod tests {
             source.end();
             assert!(!waiter.wants_room(), "it was told");
         }
+    }
+
+    #[test]
+    fn a_change_of_an_interface_ends_the_wait() {
+        let (waiter, kernel) = with_changes();
+        let source = &*waiter.event_source(&|| None).expect("descriptors are left");
+        assert!(source.begin(None));
+        assert!(!is_over(source, Duration::ZERO));
+        kernel.send(b"news").expect("room");
+        assert!(is_over(source, LONG));
+        source.end();
+        assert!(waiter.take_changed());
     }
 
     #[test]

@@ -638,3 +638,13 @@ fn what_a_ring_cannot_take_keeps_its_place() {
     assert_eq!(queue.transmit(&batch), refused);
     assert!(frames_at(&peer).is_empty());
 }
+
+/// Each may have been down for a moment; only of a row without a frame in between there can be too many.
+#[test]
+fn a_frame_that_is_written_ends_a_row_of_doubts() {
+    let (mut queue, _peer) = pair(PLAIN);
+    for _ in 0..4 {
+        (0..8).for_each(|_| assert!(queue.link.is_passing(State::Up)));
+        assert_eq!(queue.transmit(&tcp_batch(1, 100, Checksum::Complete)).stopped, None);
+    }
+}

@@ -50,6 +50,16 @@ fn a_packet_whose_checksum_nobody_would_complete_is_refused() {
     assert!(peer.recv(&mut [0; 99]).is_err(), "another one left");
 }
 
+#[test]
+fn a_datagram_that_was_cut_short_is_dropped_and_counted() {
+    let (mut queue, peer) = queue();
+    for len in [5_000, 100] {
+        peer.send(&vec![0x45; len]).expect("room");
+    }
+    assert_eq!(lens_received(&mut queue), [100]);
+    assert_eq!(queue.counters().drop_tunnel_truncated, 1);
+}
+
 /// A socket for both versions of IP calls an IPv4 peer by a mapped address (RFC 4291, 2.5.5.2), and its path to it
 /// is one of IPv4.
 #[test]
