@@ -25,7 +25,6 @@ impl TapQueue {
         errno: Errno,
         tally: &mut Tally,
     ) {
-        tally.taken = offer.end;
         let stop = self.on_write_error(errno, offer.merged, offer.partial);
         let packets = offer.end - offer.packets..offer.end;
         let stop = match stop {

@@ -31,7 +31,7 @@ pub(super) struct Offer {
 /// What became of the frames of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Packets up to the last one that was written, or is kept to be.
+    /// Packets up to the last one that was written.
     pub(super) taken: usize,
     /// The first frame behind them, which was refused, and why.
     pub(super) failure: Option<(Errno, Offer)>,
