@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn work_shows_in_the_clocks_of_thread_and_process() {
-        let (thread, process) = (thread_time(), process_time());
+        let (process, thread) = (process_time(), thread_time());
         let started = Instant::now();
         let mut sum = 0_u64;
         while thread_time() - thread < Duration::from_millis(5) {
