@@ -31,9 +31,11 @@ pub(crate) struct Config {
 impl FromStr for Config {
     type Err = String;
 
+    // The errors do not repeat what cannot be read: it may be a secret, and what ends a key in base64 looks like the end of
+    // a name.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut read = Read::default();
-        let mut section = String::new();
+        let mut section = String::from("no section");
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             let at = |what: String| format!("line {}: {what}", number + 1);
@@ -43,10 +45,14 @@ impl FromStr for Config {
                 read.begin(&section).map_err(at)?;
             } else if let Some((key, value)) = line.split_once('=') {
                 let key = key.trim();
-                read.take(&section, key, value.trim())
+                let is_known = read
+                    .take(&section, key, value.trim())
                     .map_err(|what| at(format!("{key}: {what}")))?;
+                if !is_known {
+                    return Err(at(format!("nothing in {section} is called so")));
+                }
             } else {
-                return Err(at(format!("'{line}' is no section and no 'key = value'")));
+                return Err(at(String::from("no section and no 'key = value'")));
             }
         }
         read.finish()
@@ -82,7 +88,8 @@ impl Read {
         }
     }
 
-    fn take(&mut self, section: &str, key: &str, value: &str) -> Result<(), String> {
+    /// Whether there is such a key.
+    fn take(&mut self, section: &str, key: &str, value: &str) -> Result<bool, String> {
         match (section, &key.to_ascii_lowercase()[..]) {
             ("[interface]", "privatekey") => self.private_key = Some(secret(value)?),
             ("[interface]", "address") => self.addresses.append(&mut many(value)?),
@@ -99,9 +106,9 @@ impl Read {
             ("[peer]", "allowedips") => self.allowed.append(&mut many(value)?),
             ("[peer]", "persistentkeepalive") if value == "off" => self.keepalive_s = None,
             ("[peer]", "persistentkeepalive") => self.keepalive_s = Some(one(value)?),
-            _ => return Err(format!("nothing in {section} is called so")),
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn finish(self) -> Result<Config, String> {
@@ -133,7 +140,6 @@ impl Read {
     }
 }
 
-// The errors do not repeat what stands there: it may be a secret.
 fn secret(value: &str) -> Result<[u8; 32], String> {
     let bytes = BASE64_STANDARD.decode(value).ok().and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or_else(|| String::from("no key, which is 32 bytes in base64"))
