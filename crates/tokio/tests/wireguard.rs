@@ -13,6 +13,7 @@ use boringtun::x25519::{PublicKey, StaticSecret};
 use kernel::address;
 use linux::Interface;
 use multidata::Stack;
+use socket2::SockRef;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -25,6 +26,7 @@ use wireguard::{Way, link, open};
 
 const TESTS: &[kernel::Test] = &[
     ("connections_go_both_ways_through_the_tunnel", both_ways),
+    ("what_breaks_off_at_one_end_breaks_off_at_the_other", resets),
     ("what_the_peer_may_not_send_is_dropped", cryptokey_routing),
     ("a_file_that_is_wrong_is_refused_with_where_and_why", wrong_files),
 ];
@@ -37,6 +39,9 @@ const PEER_PORT: u16 = 51_820;
 /// The port of this host that leads into the tunnel, for each IP version, and that in the tunnel which leads here.
 const IN: [u16; 2] = [8_004, 8_006];
 const OUT: u16 = 2_222;
+
+/// As both, of connections that are reset.
+const RESET: [u16; 2] = [8_005, 2_223];
 
 /// Where the kernel listens, in the tunnel and here.
 const ECHO: u16 = 7;
@@ -120,6 +125,11 @@ fn localhost(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
+fn reset_ways() -> [(SocketAddr, SocketAddr); 2] {
+    let inside = |host, port| SocketAddr::new(address(false, NETWORK, host), port);
+    [(localhost(RESET[0]), inside(1, RESET[0])), (inside(2, RESET[1]), localhost(RESET[1]))]
+}
+
 fn client() -> Stack {
     let (ready, started) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -134,6 +144,8 @@ fn client() -> Stack {
                 (localhost(IN[0]), inside(false)),
                 (localhost(IN[1]), inside(true)),
                 (localhost(CLOSED), closed),
+                reset_ways()[0],
+                reset_ways()[1],
                 (SocketAddr::new(address(false, NETWORK, 2), OUT), localhost(ECHO)),
                 (SocketAddr::new(address(true, NETWORK, 2), OUT), localhost(ECHO)),
             ];
@@ -190,6 +202,27 @@ fn both_ways() {
     refused.set_read_timeout(Some(PATIENCE)).expect("not zero");
     let error = refused.read(&mut [0]).expect_err("nobody listens there");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+fn resets() {
+    stack();
+    for (listen, to) in reset_ways() {
+        let listener = TcpListener::bind(to).expect("a free port");
+        for by_who_accepted in [true, false] {
+            let mut heard = TcpStream::connect_timeout(&listen, PATIENCE).expect("it listens");
+            let (mut reset, _) = listener.accept().expect("it is carried");
+            if !by_who_accepted {
+                std::mem::swap(&mut heard, &mut reset);
+            }
+            heard.set_read_timeout(Some(PATIENCE)).expect("not zero");
+            reset.write_all(b"begun").expect("open");
+            heard.read_exact(&mut [0; 5]).expect("it came");
+            SockRef::from(&reset).set_linger(Some(Duration::ZERO)).expect("an option of TCP");
+            drop(reset);
+            let error = heard.read(&mut [0]).expect_err("no end of the stream");
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{to}, {by_who_accepted}");
+        }
+    }
 }
 
 // Datagrams keep their order here, so what comes first of two would have come.

@@ -18,17 +18,24 @@ mod tunnel;
 use config::Config;
 use multidata::device::packet_pipe;
 use multidata::{InterfaceConfig, Stack};
+use multidata_tokio::TcpStream as Inner;
+use socket2::{SockRef, TcpKeepalive};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio::net::TcpStream as Outer;
 use tokio::task::JoinSet;
 use tunnel::Tunnel;
 
 /// What one direction of a connection carries at once.
 const BUFFER_BYTES: usize = 65_536;
+
+/// After so long without a word from one side of a connection it is asked whether it is still there, or one that was
+/// switched off would be remembered for ever.
+const KEEPALIVE: Duration = Duration::from_secs(600);
 
 /// How long who accepts rests when that failed, as for want of descriptors, which is not better at once.
 const REST: Duration = Duration::from_millis(100);
@@ -143,39 +150,36 @@ fn told(from: SocketAddr, to: SocketAddr, carried: io::Result<(u64, u64)>) {
     }
 }
 
-async fn carry_out(
-    mut inner: multidata_tokio::TcpStream,
-    to: SocketAddr,
-) -> io::Result<(u64, u64)> {
-    let carried = match tokio::net::TcpStream::connect(to).await {
-        Ok(mut outer) => carry(&mut inner, &mut outer).await,
-        Err(error) => Err(error),
-    };
+async fn carry_out(inner: Inner, to: SocketAddr) -> io::Result<(u64, u64)> {
+    match Outer::connect(to).await {
+        Ok(outer) => carry(inner, outer).await,
+        Err(error) => {
+            inner.set_zero_linger()?;
+            Err(error)
+        }
+    }
+}
+
+async fn carry_in(stack: &Stack, outer: Outer, to: SocketAddr) -> io::Result<(u64, u64)> {
+    match Inner::connect(stack, to).await {
+        Ok(inner) => carry(inner, outer).await.map(|(back, there)| (there, back)),
+        Err(error) => {
+            SockRef::from(&outer).set_linger(Some(Duration::ZERO))?;
+            Err(error)
+        }
+    }
+}
+
+/// Carries both directions, out and in, until each has ended.
+async fn carry(mut inner: Inner, mut outer: Outer) -> io::Result<(u64, u64)> {
+    inner.socket().set_keepalive(Some(KEEPALIVE))?;
+    SockRef::from(&outer).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    let carried =
+        copy_bidirectional_with_sizes(&mut inner, &mut outer, BUFFER_BYTES, BUFFER_BYTES).await;
     if carried.is_err() {
-        // What broke off must not look like an end.
+        // What broke off at one side must not look like an end at the other.
         inner.set_zero_linger()?;
+        SockRef::from(&outer).set_linger(Some(Duration::ZERO))?;
     }
     carried
-}
-
-async fn carry_in(
-    stack: &Stack,
-    mut outer: tokio::net::TcpStream,
-    to: SocketAddr,
-) -> io::Result<(u64, u64)> {
-    let carried = match multidata_tokio::TcpStream::connect(stack, to).await {
-        Ok(mut inner) => carry(&mut outer, &mut inner).await,
-        Err(error) => Err(error),
-    };
-    if carried.is_err() {
-        socket2::SockRef::from(&outer).set_linger(Some(Duration::ZERO))?;
-    }
-    carried
-}
-
-async fn carry(
-    from: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    to: &mut (impl AsyncRead + AsyncWrite + Unpin),
-) -> io::Result<(u64, u64)> {
-    copy_bidirectional_with_sizes(from, to, BUFFER_BYTES, BUFFER_BYTES).await
 }
