@@ -37,7 +37,7 @@ pub(crate) struct Tunnel {
     network: Network,
     to_stack: PacketSender,
     from_stack: PacketReceiver,
-    /// The peer has been given up on.
+    /// There is no session any more, and it was said.
     is_silent: bool,
     /// A packet of the stack's.
     packet: Vec<u8>,
@@ -87,11 +87,7 @@ impl Tunnel {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Until the peer has heard of us it does not know where we are.
-        if let TunnResult::WriteToNetwork(message) =
-            self.noise.format_handshake_initiation(&mut self.sealed, false)
-        {
-            self.network.send(message, &[message.len()]).await;
-        }
+        self.begin().await;
         loop {
             tokio::select! {
                 len = poll_fn(|context| self.from_stack.poll_recv(context, &mut self.packet)) => {
@@ -104,6 +100,14 @@ impl Tunnel {
                 }
                 _ = ticks.tick() => self.look_after_timers().await,
             }
+        }
+    }
+
+    async fn begin(&mut self) {
+        if let TunnResult::WriteToNetwork(message) =
+            self.noise.format_handshake_initiation(&mut self.sealed, false)
+        {
+            self.network.send(message, &[message.len()]).await;
         }
     }
 
@@ -165,13 +169,20 @@ impl Tunnel {
                 self.network.send(message, &[message.len()]).await;
                 self.is_silent = false;
             }
-            TunnResult::Err(WireGuardError::ConnectionExpired) if !self.is_silent => {
-                // The next packet begins anew.
-                eprintln!(
-                    "wireguard: {} does not answer; does it know our key?",
-                    self.network.peer
-                );
+            TunnResult::Err(WireGuardError::ConnectionExpired) => {
+                if !self.is_silent {
+                    eprintln!(
+                        "wireguard: no session with {}: it does not answer (does it know our key?), or \
+                         nothing was sent for long",
+                        self.network.peer
+                    );
+                }
                 self.is_silent = true;
+                // The next packet begins anew. Who wants keepalives may only wait for what the peer sends, and a peer that was
+                // started anew sends nothing before it has heard of us.
+                if self.noise.persistent_keepalive().is_some() {
+                    self.begin().await;
+                }
             }
             _ => {}
         }
