@@ -28,6 +28,7 @@ const TESTS: &[kernel::Test] = &[
     ("connections_go_both_ways_through_the_tunnel", both_ways),
     ("what_breaks_off_at_one_end_breaks_off_at_the_other", resets),
     ("what_the_peer_may_not_send_is_dropped", cryptokey_routing),
+    ("what_is_longer_than_our_mtu_is_dropped_and_not_the_end", too_long),
     ("a_file_that_is_wrong_is_refused_with_where_and_why", wrong_files),
 ];
 
@@ -102,7 +103,8 @@ fn peer() {
     for host in [1, FOREIGN] {
         kernel::give(&interface, NETWORK, host);
     }
-    interface.set_mtu_bytes(1_420).expect("root of the namespace");
+    // More than the client's, of which it knows nothing.
+    interface.set_mtu_bytes(1_440).expect("root of the namespace");
     interface.set_up().expect("root of the namespace");
     // The device goes with either.
     std::mem::forget((device, control));
@@ -245,6 +247,18 @@ fn cryptokey_routing() {
     foreign.set_nonblocking(true).expect("it can");
     let error = foreign.recv_from(&mut [0; 9]).expect_err("nothing goes there");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
+fn too_long() {
+    let at = |host| SocketAddr::new(address(false, NETWORK, host), 5_001);
+    let inner = multidata::UdpSocket::bind(stack(), at(2)).expect("a free port");
+    inner.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let outer = UdpSocket::bind(at(1)).expect("a free port");
+    for len in [1_440, 1_421, 1_420] {
+        outer.send_to(&vec![7; len - 28], at(2)).expect("a route");
+    }
+    let (len, _) = inner.recv_from(&mut [0; 1_500]).expect("it came");
+    assert_eq!(len, 1_420 - 28);
 }
 
 fn wrong_files() {

@@ -149,7 +149,9 @@ impl Tunnel {
                 // A forged or repeated one is nobody's business, and a keepalive says nothing more.
                 TunnResult::Err(_) | TunnResult::Done => continue,
             };
-            if is_of(&self.allowed, from) {
+            // A peer may have another MTU, and a header may say that there is nothing: the stack takes neither.
+            let is_sound = (1..=self.packet.len()).contains(&len);
+            if is_sound && is_of(&self.allowed, from) {
                 packets.push(end..end + len);
                 end += len;
             }
