@@ -29,6 +29,7 @@ const TESTS: &[kernel::Test] = &[
     ("what_breaks_off_at_one_end_breaks_off_at_the_other", resets),
     ("what_the_peer_may_not_send_is_dropped", cryptokey_routing),
     ("what_is_longer_than_our_mtu_is_dropped_and_not_the_end", too_long),
+    ("a_port_that_is_taken_is_named", taken_port),
     ("a_file_that_is_wrong_is_refused_with_where_and_why", wrong_files),
 ];
 
@@ -259,6 +260,17 @@ fn too_long() {
     }
     let (len, _) = inner.recv_from(&mut [0; 1_500]).expect("it came");
     assert_eq!(len, 1_420 - 28);
+}
+
+fn taken_port() {
+    let taken = UdpSocket::bind("0.0.0.0:0").expect("a free port");
+    let port = taken.local_addr().expect("bound").port();
+    let text = file().replacen("DNS = 9.9.9.9", &format!("ListenPort = {port}"), 1);
+    let config = text.parse::<wireguard::config::Config>().expect("a good file");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let linked = runtime.expect("a runtime").block_on(link(&config));
+    let error = linked.err().expect("it is taken").to_string();
+    assert!(error.starts_with(&format!("ListenPort {port}: ")), "{error}");
 }
 
 fn wrong_files() {

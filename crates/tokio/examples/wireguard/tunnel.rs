@@ -6,6 +6,7 @@ use boringtun::noise::{Tunn, TunnResult};
 use multidata::device::{PacketReceiver, PacketSender};
 use multidata::ip::Cidr;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use std::fmt::Arguments;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -55,9 +56,7 @@ impl Tunnel {
         to_stack: PacketSender,
         from_stack: PacketReceiver,
     ) -> io::Result<Self> {
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("endpoint {}: {error}", config.endpoint))
-        };
+        let named = |error| at(format_args!("endpoint {}", config.endpoint), error);
         let mut found = tokio::net::lookup_host(&config.endpoint).await.map_err(named)?;
         let endpoint = found.next().ok_or_else(|| named(ErrorKind::NotFound.into()))?;
         let noise = Tunn::new(
@@ -198,6 +197,11 @@ async fn send_waiting(noise: &mut Tunn, network: &Network, sealed: &mut [u8]) {
     }
 }
 
+/// An error with what it is about.
+fn at(what: Arguments<'_>, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
 /// Cryptokey routing: what the peer may send, and what goes to it.
 fn is_of(allowed: &[Cidr], address: IpAddr) -> bool {
     allowed.iter().any(|network| network.contains(address))
@@ -216,9 +220,11 @@ impl Network {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let socket = UdpSocket::bind((any, port)).await?;
+        let bound = UdpSocket::bind((any, port)).await;
+        let socket = bound.map_err(|error| at(format_args!("ListenPort {port}"), error))?;
         // So it hears nobody else.
-        socket.connect(peer).await?;
+        let connected = socket.connect(peer).await;
+        connected.map_err(|error| at(format_args!("endpoint {peer}"), error))?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         // As much as the system grants.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), RECEIVE_BUFFER_BYTES);
