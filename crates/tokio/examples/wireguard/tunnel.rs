@@ -38,7 +38,7 @@ pub(crate) struct Tunnel {
     network: Network,
     to_stack: PacketSender,
     from_stack: PacketReceiver,
-    /// There is no session any more, and it was said.
+    /// There is no session any more, and it was said, once until the peer is heard again.
     is_silent: bool,
     /// A packet of the stack's.
     packet: Vec<u8>,
@@ -141,6 +141,8 @@ impl Tunnel {
                 TunnResult::WriteToTunnelV4(packet, from) => (packet.len(), IpAddr::from(from)),
                 TunnResult::WriteToTunnelV6(packet, from) => (packet.len(), IpAddr::from(from)),
                 TunnResult::WriteToNetwork(answer) => {
+                    // A handshake is under way, or over.
+                    self.is_silent = false;
                     self.network.send(answer, &[answer.len()]).await;
                     send_waiting(&mut self.noise, &self.network, &mut self.sealed).await;
                     continue;
@@ -168,7 +170,6 @@ impl Tunnel {
         match self.noise.update_timers(&mut self.sealed) {
             TunnResult::WriteToNetwork(message) => {
                 self.network.send(message, &[message.len()]).await;
-                self.is_silent = false;
             }
             TunnResult::Err(WireGuardError::ConnectionExpired) => {
                 if !self.is_silent {
