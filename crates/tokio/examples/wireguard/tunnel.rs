@@ -250,7 +250,10 @@ impl Network {
                 src_ip: None,
             };
             let send = || self.state.try_send(UdpSockRef::from(&self.socket), &transmit);
-            let _ = self.socket.async_io(Interest::WRITABLE, send).await;
+            if self.socket.async_io(Interest::WRITABLE, send).await.is_err() {
+                // It may have been what the path says of an earlier one, which is told once.
+                let _ = send();
+            }
             start += len;
             left = &left[run..];
         }
