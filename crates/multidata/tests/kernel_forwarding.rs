@@ -117,7 +117,9 @@ fn relayed(kind: TapKind, network: u8) {
         assert_eq!(refused.kind(), ErrorKind::HostUnreachable, "{unreachable}");
     }
     let counters = stack.counters().stack.shard;
-    assert_eq!((counters.forwards_accepted, counters.forwards_refused), (2, 4));
+    assert_eq!(counters.forwards_accepted, 2);
+    // Linux asks once more where the error is there before its `connect` has let go of the socket.
+    assert!((4..=6).contains(&counters.forwards_refused), "{}", counters.forwards_refused);
 }
 
 fn by_tun() {
