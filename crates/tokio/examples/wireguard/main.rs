@@ -17,6 +17,7 @@ mod tunnel;
 
 use config::Config;
 use multidata::device::packet_pipe;
+use multidata::ip::Cidr;
 use multidata::{InterfaceConfig, Stack};
 use multidata_tokio::TcpStream as Inner;
 use socket2::{SockRef, TcpKeepalive};
@@ -77,10 +78,12 @@ pub(crate) struct Linked {
     pub(crate) tunnel: Tunnel,
 }
 
-/// The stack has the file's addresses and reaches what the file allows, and nothing else.
+/// The stack has the file's addresses and reaches what the file allows, and nothing else: not the networks that the
+/// addresses are of, from which nobody would answer.
 pub(crate) async fn link(config: &Config) -> Result<Linked, Box<dyn Error>> {
     let (queue, to_stack, from_stack) = packet_pipe(config.mtu_bytes);
-    let [first, others @ ..] = &config.addresses[..] else { return Err("no address".into()) };
+    let own: Vec<Cidr> = config.addresses.iter().map(|own| Cidr::host(own.address())).collect();
+    let [first, others @ ..] = &own[..] else { return Err("no address".into()) };
     let interface = others.iter().fold(InterfaceConfig::new(*first), |it, own| it.address(*own));
     let interface = config.allowed.iter().fold(interface, |it, network| it.route(*network, None));
     let stack = Stack::builder().interface(queue, interface).build()?;
