@@ -35,7 +35,7 @@ impl FromStr for Config {
     // a name.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut read = Read::default();
-        let mut section = String::from("no section");
+        let mut section = String::from("front of the sections");
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             let at = |what: String| format!("line {}: {what}", number + 1);
@@ -84,7 +84,7 @@ impl Read {
                 let wrong = || String::from("a second peer, where this program has one");
                 (self.peers == 1).then_some(()).ok_or_else(wrong)
             }
-            _ => Err(format!("no section is called {section}")),
+            _ => Err(String::from("no section of the two, [Interface] and [Peer]")),
         }
     }
 
@@ -146,7 +146,7 @@ fn secret(value: &str) -> Result<[u8; 32], String> {
 }
 
 fn one<T: FromStr<Err: Display>>(value: &str) -> Result<T, String> {
-    value.parse().map_err(|error| format!("'{value}': {error}"))
+    value.parse().map_err(|error: T::Err| error.to_string())
 }
 
 fn many(value: &str) -> Result<Vec<Cidr>, String> {
