@@ -674,32 +674,13 @@ fn sleeps_as_before() {
     let cable = cable(1_500);
     let (_device, mut queue) = open(&XdpConfig::new(NEAR));
     let batch = datagrams(&cable, &kernels_socket(), &[100]);
-    let (pool, waiter) = (BlockPool::new(PoolConfig::default()), queue.waiter());
-    let until = |queue: &mut XdpQueue, is_lost| {
-        let started = Instant::now();
-        while queue.trouble().is_some() != is_lost {
-            assert!(started.elapsed() < PATIENCE, "it is not noticed");
-            queue.receive(&pool, &mut ReceiveBatch::new(), 64);
-            waiter.wait(Some(PATIENCE));
-        }
-    };
     cable.near().set_down().expect("root of the namespace");
-    until(&mut queue, true);
+    kernel::notices(&mut queue, true);
     let full = Transmitted { taken: 0, stopped: Some(Stop::Full) };
     assert_eq!(queue.transmit(&batch), full);
     cable.near().set_up().expect("root of the namespace");
-    until(&mut queue, false);
-    // Frames of the kernel's own may still come.
-    let (started, long) = (Instant::now(), Duration::from_millis(100));
-    loop {
-        while queue.receive(&pool, &mut ReceiveBatch::new(), 64).frames > 0 {}
-        let began = Instant::now();
-        waiter.wait(Some(long));
-        if began.elapsed() >= long {
-            break;
-        }
-        assert!(started.elapsed() < PATIENCE, "every wait ends early");
-    }
+    kernel::notices(&mut queue, false);
+    kernel::sleeps(&mut queue);
     assert_eq!(queue.transmit(&batch), Transmitted { taken: 1, stopped: None });
 }
 

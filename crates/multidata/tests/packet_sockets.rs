@@ -6,9 +6,7 @@ mod kernel;
 use batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use bytes::Bytes;
 use device::{HardwareAddress, Medium, Queue, Stop, TransmitMode};
-use linux::{
-    Bridge, Feature, Interface, PacketAddress, PacketConfig, PacketDevice, PacketQueue, VethPair,
-};
+use linux::{Bridge, Feature, Interface, PacketAddress, PacketConfig, PacketDevice, VethPair};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -774,30 +772,11 @@ fn sleeps_as_before() {
     let pair = cable(1_500, true);
     let mut device = PacketDevice::open(&PacketConfig::new(NEAR)).expect("root of the namespace");
     let mut queue = device.queue(0).expect("it has one");
-    let (pool, waiter) = (BlockPool::new(PoolConfig::default()), queue.waiter());
-    let until = |queue: &mut PacketQueue, is_lost| {
-        let started = Instant::now();
-        while queue.trouble().is_some() != is_lost {
-            assert!(started.elapsed() < PATIENCE, "it is not noticed");
-            queue.receive(&pool, &mut ReceiveBatch::new(), 64);
-            waiter.wait(Some(PATIENCE));
-        }
-    };
     pair.near().set_down().expect("root of the namespace");
-    until(&mut queue, true);
+    kernel::notices(&mut queue, true);
     pair.near().set_up().expect("root of the namespace");
-    until(&mut queue, false);
-    // Frames of the kernel's own may still come.
-    let (started, long) = (Instant::now(), Duration::from_millis(100));
-    loop {
-        while queue.receive(&pool, &mut ReceiveBatch::new(), 64).frames > 0 {}
-        let began = Instant::now();
-        waiter.wait(Some(long));
-        if began.elapsed() >= long {
-            break;
-        }
-        assert!(started.elapsed() < PATIENCE, "every wait ends early");
-    }
+    kernel::notices(&mut queue, false);
+    kernel::sleeps(&mut queue);
 }
 
 /// Of a super-frame no call says that its segments are too long.

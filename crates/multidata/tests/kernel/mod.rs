@@ -7,11 +7,16 @@
 mod network;
 
 use linux::{Interface, TapConfig, TapDevice};
+use multidata::batch::{BlockPool, PoolConfig, ReceiveBatch};
+use multidata::device::Queue;
 use multidata::ip::Cidr;
 use multidata::{InterfaceConfig, Stack, TcpStream};
 pub(crate) use network::{cannot_run, enter, enter_with_tun, run};
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Longest time until a device knows of its interface.
+const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn());
@@ -70,4 +75,30 @@ pub(crate) fn connected(
     ours.set_read_timeout(Some(patience)).expect("a timeout");
     ours.set_write_timeout(Some(patience)).expect("a timeout");
     (ours, kernel)
+}
+
+/// Receives until `queue` says that its interface is lost, or that it is there again.
+pub(crate) fn notices(queue: &mut impl Queue, is_lost: bool) {
+    let (pool, started) = (BlockPool::new(PoolConfig::default()), Instant::now());
+    while queue.trouble().is_some() != is_lost {
+        assert!(started.elapsed() < NOTICED_WITHIN, "it is not noticed");
+        queue.receive(&pool, &mut ReceiveBatch::new(), 64);
+        queue.waiter().wait(Some(NOTICED_WITHIN));
+    }
+}
+
+/// Receives until nothing has come for a while, in which a wait must not end early.
+pub(crate) fn sleeps(queue: &mut impl Queue) {
+    let (pool, started) = (BlockPool::new(PoolConfig::default()), Instant::now());
+    let (waiter, long) = (queue.waiter(), Duration::from_millis(100));
+    loop {
+        // Frames of the kernel's own may still come.
+        while queue.receive(&pool, &mut ReceiveBatch::new(), 64).frames > 0 {}
+        let began = Instant::now();
+        waiter.wait(Some(long));
+        if began.elapsed() >= long {
+            return;
+        }
+        assert!(started.elapsed() < NOTICED_WITHIN, "every wait ends early");
+    }
 }
