@@ -1,8 +1,7 @@
 //! Application code that panics where the stack calls it, in any thread: wakers, packet filters, devices. What
 //! it was asked about may be lost; everybody else goes on.
 
-mod pair;
-
+use crate::pair::{self, LEFT, RIGHT, connected, exchange, interface, right};
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use counters::DropReason;
 use device::{Queue, Received, Transmitted, Waiter, WireQueue};
@@ -10,7 +9,6 @@ use multidata::{
     FilterFlow, Handling, InterfaceId, PacketFilter, Stack, TcpListener, TcpStream, UdpSocket,
     Verdict,
 };
-use pair::{LEFT, RIGHT, connected, exchange, interface, right};
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

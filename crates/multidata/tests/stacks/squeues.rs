@@ -1,13 +1,11 @@
 //! Several squeues in one stack: wherever a frame arrives, it reaches the squeue that has the socket,
 //! and everything is as with one squeue.
 
-mod pair;
-
+use crate::pair::{self, LEFT, RIGHT, check_pattern, connected, interface, right, send_pattern};
 use device::{Queue, TransmitMode};
 use multidata::{
     Interest, InterfaceConfig, Policy, Stack, StackBuilder, TcpListener, TcpStream, UdpSocket,
 };
-use pair::{LEFT, RIGHT, check_pattern, connected, interface, right, send_pattern};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

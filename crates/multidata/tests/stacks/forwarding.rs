@@ -1,13 +1,11 @@
 //! A stack that takes connections to addresses that are not its own, and a guest that believes in them.
 
-mod pair;
-
+use crate::pair::{self, LEFT, PATIENCE, RIGHT, interface, run};
 use ip::Cidr;
 use multidata::{
     ForwardedDatagram, InterfaceConfig, ReceivedDatagram, Stack, TcpForwarder, TcpListener,
     TcpStream, UdpForwarder, UdpSocket,
 };
-use pair::{LEFT, PATIENCE, RIGHT, interface, run};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,10 +1,8 @@
 //! Programs that talk to themselves: threads of one stack, over its loopback.
 
-mod pair;
-
+use crate::pair::{self, pair, pair_with};
 use counters::DropReason;
 use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
-use pair::{pair, pair_with};
 use std::io::{Read, Write};
 
 #[test]

@@ -1,12 +1,10 @@
 //! Devices that panic where something is done in all squeues, or undone where a thread panics already: it is done all the
 //! same, in each of them, and the process goes on.
 
-mod pair;
-
+use crate::pair::{self, LEFT, interface};
 use batch::{BlockPool, ReceiveBatch};
 use device::{Queue, Received, WireQueue};
 use multidata::{InterfaceConfig, Stack, TcpListener, UdpSocket};
-use pair::{LEFT, interface};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};

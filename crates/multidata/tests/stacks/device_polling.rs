@@ -1,10 +1,8 @@
 //! Whether who waits for frames sleeps on the device or asks it again: as the stack was told.
 
-mod pair;
-
+use crate::pair::{self, LEFT, RIGHT, connected, exchange, interface, right};
 use device::{Queue, Waiter, WireQueue};
 use multidata::{Polling, PollingMarks, Stack, UdpSocket};
-use pair::{LEFT, RIGHT, connected, exchange, interface, right};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

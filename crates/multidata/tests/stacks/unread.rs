@@ -1,11 +1,9 @@
 //! Sockets that nobody reads, in all squeues of a stack: together they leave memory to connections.
 
-mod pair;
-
+use crate::pair::{PATIENCE, check_pattern, connected, pair_with, right, send_pattern};
 use batch::{BlockPool, PoolConfig};
 use counters::DropReason;
 use multidata::{Gauges, Stack, TcpListener, TcpStream, UdpSocket};
-use pair::{PATIENCE, check_pattern, connected, pair_with, right, send_pattern};
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

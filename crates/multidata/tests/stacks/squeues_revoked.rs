@@ -1,12 +1,10 @@
 //! Several squeues that share one device queue: a capability that the device takes back from one is
 //! taken back from all.
 
-mod pair;
-
+use crate::pair::{self, LEFT, RIGHT, check_pattern, interface, right, send_pattern};
 use batch::Multidata;
 use device::{Capabilities, Queue, Stop, Transmitted, WireQueue};
 use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
-use pair::{LEFT, RIGHT, check_pattern, interface, right, send_pattern};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

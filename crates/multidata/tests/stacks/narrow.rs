@@ -1,7 +1,7 @@
 //! A middlebox between two stacks with several rings each: packets that are too long for it go on in
 //! fragments, whatever they forbid, or come back as a report, by another ring than they came by.
 
-use super::pair;
+use crate::pair;
 use batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use bytes::Bytes;
 use device::{Queue, WireQueue};

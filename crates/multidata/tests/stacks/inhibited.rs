@@ -1,11 +1,9 @@
 //! Stacks that take nothing in for a while, because readers do not keep up with what came: nobody asks again and again
 //! meanwhile.
 
-mod pair;
-
+use crate::pair::{self, PATIENCE, connected, right};
 use batch::{BlockPool, PoolConfig};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
-use pair::{PATIENCE, connected, right};
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};

@@ -1,13 +1,13 @@
 //! Options of sockets: how they end, how long they wait, and who shares a port.
 
-mod pair;
-
+use crate::pair::{
+    self, LEFT, RIGHT, connected, ethernet, exchange, interface, pair, pair_with, right,
+};
 use bytes::Bytes;
 use multidata::{
     BindOptions, ConnectOptions, FastOpenKeys, FastOpenOptions, ListenOptions, PacketMarks, Stack,
     TcpListener, TcpStream, UdpSocket, tcp,
 };
-use pair::{LEFT, RIGHT, connected, ethernet, exchange, interface, pair, pair_with, right};
 use std::io::{ErrorKind, Read, Write};
 use std::num::NonZeroU8;
 use std::sync::Arc;

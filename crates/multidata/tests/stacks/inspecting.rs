@@ -1,7 +1,6 @@
 //! Looking inside a stack: what it has, and what happens to it.
 
-mod pair;
-
+use crate::pair::{self, PATIENCE, connected, pair_with, right};
 use multidata::batch::{Multidata, ReceiveBatch};
 use multidata::device::HardwareAddress;
 use multidata::ip::Cidr;
@@ -12,7 +11,6 @@ use multidata::{
     RawSocket, SocketKind, SocketStatus, Stack, StackEvent, TcpForwarder, TcpListener, TcpStream,
     UdpForwarder, UdpSocket, Verdict,
 };
-use pair::{PATIENCE, connected, pair_with, right};
 use std::collections::HashMap;
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};

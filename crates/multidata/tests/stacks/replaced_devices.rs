@@ -1,7 +1,6 @@
 //! Another device below an interface while connections run over it.
 
-mod pair;
-
+use crate::pair;
 use device::{DeviceError, HardwareAddress, Medium, Queue, TransmitMode, WireConfig, WireEnd};
 use multidata::{InterfaceConfig, InterfaceEvent, Stack, UdpSocket};
 use std::io::{ErrorKind, Read, Write};

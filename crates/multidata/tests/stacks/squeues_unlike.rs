@@ -1,10 +1,8 @@
 //! Several squeues whose device queues are not alike: what one of them cannot do is done by none.
 
-mod pair;
-
+use crate::pair::{LEFT, interface};
 use device::{Medium, Queue, TransmitMode, WireConfig, WireEnd};
 use multidata::Stack;
-use pair::{LEFT, interface};
 
 #[test]
 fn what_one_queue_of_a_device_cannot_do_is_done_by_none() {

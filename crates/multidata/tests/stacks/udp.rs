@@ -1,12 +1,10 @@
 //! UDP sockets of two stacks on one wire behave as `std::net` says.
 
-mod pair;
-
+use crate::pair::{self, LEFT, PATIENCE, RIGHT, interface, pair, right};
 use bytes::Bytes;
 use multidata::{
     BindOptions, Datagram, LentDatagram, MtuDiscovery, ReceivedDatagram, Stack, UdpSocket,
 };
-use pair::{LEFT, PATIENCE, RIGHT, interface, pair, right};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,13 +1,11 @@
 //! One stack on several wires.
 
-mod pair;
-
+use crate::pair::{self, exchange};
 use device::TransmitMode;
 use multidata::{
     ClaimPolicy, Coalescing, InterfaceConfig, InterfaceEvent, InterfaceId, SocketError, Stack,
     TcpListener, TcpStream, UdpSocket,
 };
-use pair::exchange;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 

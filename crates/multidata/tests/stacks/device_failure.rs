@@ -1,7 +1,6 @@
 //! Devices that fail or take capabilities back while the stack runs.
 
-mod pair;
-
+use crate::pair;
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{
     Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Segmentation, Stop,

@@ -1,11 +1,9 @@
 //! Where the device is left to spread the flows (seed 004, III A), a segment that it brings by another ring than
 //! that of its connection's squeue finds it all the same.
 
-mod pair;
-
+use crate::pair::{self, LEFT, RIGHT, check_pattern, interface, right, send_pattern};
 use device::Queue;
 use multidata::{Stack, TcpListener, TcpStream};
-use pair::{LEFT, RIGHT, check_pattern, interface, right, send_pattern};
 
 /// How many rings each of two stacks has, and connections there are between them.
 const RINGS: usize = 2;

@@ -1,10 +1,8 @@
 //! TCP sockets of two stacks on one wire behave as `std::net` says.
 
-mod pair;
-
+use crate::pair::{self, PATIENCE, Pattern, connected, exchange, pair, pair_with, right};
 use bytes::Bytes;
 use multidata::{Interest, Stack, TcpListener, TcpStream};
-use pair::{PATIENCE, Pattern, connected, exchange, pair, pair_with, right};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;

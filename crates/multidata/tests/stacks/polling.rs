@@ -1,9 +1,7 @@
 //! Calls of tasks: whom they wake, when, and whom not.
 
-mod pair;
-
+use crate::pair::{self, PATIENCE, connected, pair, pair_with, right, run};
 use multidata::{BindOptions, ConnectOptions, Interest, Stack, TcpListener, TcpStream, UdpSocket};
-use pair::{PATIENCE, connected, pair, pair_with, right, run};
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;

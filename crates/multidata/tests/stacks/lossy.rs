@@ -1,11 +1,9 @@
 //! Two stacks over a wire that loses, reorders, duplicates and corrupts: the bytes still arrive,
 //! all of them and in order.
 
-mod pair;
-
+use crate::pair::{self, LEFT, RIGHT, connected, exchange, interface};
 use device::{FaultConfig, FaultQueue, TransmitMode};
 use multidata::{InterfaceConfig, Stack};
-use pair::{LEFT, RIGHT, connected, exchange, interface};
 
 /// Two stacks on a wire with these faults in both directions.
 fn faulty_pair(

@@ -1,10 +1,8 @@
 //! Stacks over devices with a rate: they fill it, lose nothing, and sleep while there are no tokens.
 
-mod pair;
-
+use crate::pair::{self, LEFT, RIGHT, check_pattern, connected, interface, right, send_pattern};
 use device::{RateConfig, RateQueue, TransmitMode};
 use multidata::{Stack, UdpSocket};
-use pair::{LEFT, RIGHT, check_pattern, connected, interface, right, send_pattern};
 use std::time::{Duration, Instant};
 
 /// Two stacks on a wire; what the left one sends has this rate.

@@ -1,10 +1,8 @@
 //! Coalescing in real time: what it does to transactions of one byte and to a stream.
 
-mod pair;
-
+use crate::pair::{self, check_pattern, connected, pair, send_pattern};
 use device::Queue;
 use multidata::{BatchSizes, Coalescing, InterfaceConfig, Stack, TcpStream};
-use pair::{check_pattern, connected, pair, send_pattern};
 use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};

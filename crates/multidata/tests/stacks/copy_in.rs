@@ -1,15 +1,13 @@
 //! What is written arrives whatever the policy of the copy, and the counters tell what it cost.
 
-mod pair;
-
+use crate::pair::{
+    LEFT, Pattern, RIGHT, check_pattern, connected, exchange, interface, offloading_ethernet, pair,
+    pair_with, right,
+};
 use bytes::Bytes;
 use multidata::{
     BlockSize, CopyIn, CopyObserver, CopyOrder, Counters, Datagram, InterfaceConfig, LentDatagram,
     RawPacket, RawSocket, Stack, TcpStream, UdpSocket,
-};
-use pair::{
-    LEFT, Pattern, RIGHT, check_pattern, connected, exchange, interface, offloading_ethernet, pair,
-    pair_with, right,
 };
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;

@@ -1,12 +1,9 @@
 //! Several squeues behind a middlebox: what tells too little of its flow to be steered by it, fragments
 //! and errors, reaches the squeue of its connection or socket, whatever ring it comes by.
 
-mod narrow;
-mod pair;
-
+use crate::narrow::{CLOSED_PORT, Long, Middlebox, Rings};
+use crate::pair::{self, LEFT, RIGHT, interface, right};
 use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
-use narrow::{CLOSED_PORT, Long, Middlebox, Rings};
-use pair::{LEFT, RIGHT, interface, right};
 use std::io::ErrorKind;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! What a program that embeds a stack meets first, with what this crate exports and nothing else.
 
-mod pair;
-
+use crate::pair;
 use multidata::batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use multidata::bytes::Bytes;
 use multidata::device::{Medium, Queue, WireConfig, WireEnd, packet_pipe, wire};

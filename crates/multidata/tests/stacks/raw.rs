@@ -1,11 +1,9 @@
 //! Raw sockets of two stacks on one wire behave as UDP sockets do.
 
-mod pair;
-
+use crate::pair::{LEFT, PATIENCE, RIGHT, pair, pair_with};
 use multidata::{
     EchoAnswer, MtuDiscovery, RawPacket, RawSocket, Stack, StackBuilder, echo_request,
 };
-use pair::{LEFT, PATIENCE, RIGHT, pair, pair_with};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,11 +1,9 @@
 //! A worker that the system does not run for a while, wherever it stands: before it takes the lock, and
 //! with frames in its hands. Nothing is lost and nothing changes its order.
 
-mod pair;
-
+use crate::pair::{self, LEFT, RIGHT, connected, interface, right, run};
 use device::{Queue, Received, Waiter};
 use multidata::{Stack, TcpStream, UdpSocket};
-use pair::{LEFT, RIGHT, connected, interface, right, run};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Context;

@@ -1,11 +1,9 @@
 //! Application code that uses the stack where the stack lets go of it or calls it: owners of lent memory that
 //! close sockets when they are dropped, wakers that act in place.
 
-mod pair;
-
+use crate::pair::{self, LEFT, connected, exchange, pair_with, right};
 use bytes::Bytes;
 use multidata::{ConnectOptions, Interest, LentDatagram, Stack, TcpListener, TcpStream, UdpSocket};
-use pair::{LEFT, connected, exchange, pair_with, right};
 use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
