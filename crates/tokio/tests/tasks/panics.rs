@@ -1,14 +1,12 @@
 //! Halves of a stream that a task drops because its device panics.
 
-mod pair;
-
+use crate::pair::{right, run};
 use multidata::batch::{BlockPool, ReceiveBatch};
 use multidata::device::{
     self, HardwareAddress, Medium, Queue, Received, WireConfig, WireEnd, wire,
 };
 use multidata::{InterfaceConfig, Stack};
 use multidata_tokio::{TcpListener, TcpStream};
-use pair::{right, run};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::AsyncReadExt;

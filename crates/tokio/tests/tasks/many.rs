@@ -1,10 +1,8 @@
 //! What an event costs among a hundred thousand connections: counted, not timed.
 
-mod pair;
-
+use crate::pair::{self, pair, pair_with, right, run};
 use multidata::{ListenOptions, Stack, StackConfig};
 use multidata_tokio::{TcpListener, TcpStream};
-use pair::{pair, pair_with, right, run};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,12 +1,10 @@
 //! Datagrams by readiness and attempts, as who drives many connections over one socket sends and receives them: the
 //! traits are of the shape of quinn's `AsyncUdpSocket` and `UdpPoller`.
 
-mod pair;
-
+use crate::pair::{pair, right, run};
 use multidata::device::{Medium, Queue, WireConfig, WireEnd, WireQueue, wire};
 use multidata::{InterfaceConfig, Stack, batch};
 use multidata_tokio::{RawSocket, UdpSocket};
-use pair::{pair, right, run};
 use std::fmt::{self, Debug};
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, IoSliceMut};

@@ -1,10 +1,8 @@
 //! Datagrams in the hands of tasks, between two stacks on one wire.
 
-mod pair;
-
+use crate::pair::{pair, right, run};
 use multidata::{Datagram, ReceivedDatagram};
 use multidata_tokio::{RawSocket, UdpSocket};
-use pair::{pair, right, run};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::Poll;

@@ -1,7 +1,6 @@
 //! Tasks that accept from several squeues, polled by hand in the one order in which a task could be forgotten.
 
-mod pair;
-
+use crate::pair;
 use multidata::device::{
     HardwareAddress, Medium, Queue, Received, WireConfig, WireEnd, WireQueue, wire,
 };

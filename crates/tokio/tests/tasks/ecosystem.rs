@@ -1,7 +1,6 @@
 //! What is built on tokio's traits runs over the sockets: TLS by rustls, HTTP by hyper, both at once.
 
-mod pair;
-
+use crate::pair::{bytes, connected, pair, run};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -9,7 +8,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use multidata_tokio::TcpStream;
-use pair::{bytes, connected, pair, run};
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,10 +1,8 @@
 //! Connections in the hands of tasks, between two stacks on one wire.
 
-mod pair;
-
+use crate::pair::{self, bytes, connected, pair, right, run};
 use bytes::Bytes;
 use multidata_tokio::{TcpListener, TcpStream};
-use pair::{bytes, connected, pair, right, run};
 use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

@@ -1,11 +1,9 @@
 //! Stacks that tokio runs whose devices are no files: wires, packet pipes, and what lies around them.
 
-mod pair;
-
+use crate::pair::{self, connected, exchange, transact};
 use multidata::device::{self, FaultConfig, FaultQueue, PacketReceiver, PacketSender, Queue};
 use multidata::{InterfaceConfig, Stack};
 use multidata_tokio::{TcpStream, drive};
-use pair::{connected, exchange, transact};
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};

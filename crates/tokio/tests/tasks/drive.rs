@@ -2,13 +2,11 @@
 //!
 //! Their device is a UDP tunnel over loopback, which takes neither root nor a namespace.
 
-mod pair;
-
+use crate::pair::{self, connected, exchange, transact};
 use linux::{TunnelConfig, TunnelDevice};
 use multidata::device::transform::Null;
 use multidata::{InterfaceConfig, RuntimeCounters, Stack};
 use multidata_tokio::{TcpStream, drive};
-use pair::{connected, exchange, transact};
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
