@@ -54,17 +54,19 @@ pub(crate) fn run(root: &Path, quick: bool) -> Result<bool, Failure> {
     let ground = course.prepare(quick);
     course.cargo("fmt", &["fmt", "--all", "--check"]);
     let refusal = course.toolchain(&metadata);
-    course.cargo("clippy", &[&["clippy", "--workspace", "--all-targets"], refusal].concat());
-    // Events for those who watch are compiled by this feature only.
-    let traced = ["clippy", "--package", "multidata", "--package", "multidata-stack"];
-    let lint = ["--features", "tracing", "--all-targets"];
-    course.cargo("clippy with events", &[&traced[..], &lint, refusal].concat());
+    // Events for those who watch are compiled by this feature only, and nothing is where it is off.
+    let lint = ["clippy", "--workspace", "--all-targets", "--features"];
+    let traced = ["multidata/tracing,multidata-stack/tracing"];
+    course.cargo("clippy", &[&lint[..], &traced, refusal].concat());
     course.step("tidy", |_| tidy::run(root));
     course.tests("test", &["test", "--workspace", "--no-fail-fast"]);
     let events = ["test", "--package", "multidata-stack", "--features", "tracing"];
     course.tests("test of events", &[&events[..], &["--test", "tracing"]].concat());
     if !quick {
-        course.interleavings(target_dir.join("loom").as_std_path());
+        // Every interleaving of the threads around a squeue.
+        let interleaved = ["test", "--package", "multidata-steering", "--features"];
+        let filter = ["interleavings", "--lib", "interleavings"];
+        course.tests("interleavings", &[&interleaved[..], &filter].concat());
         course.cargo("doc", &["doc", "--workspace", "--no-deps", "--config", REFUSED_LINKS]);
         let optimised = ["test", "--profile", "checked", "--package", OPTIMISED_TESTS];
         course.tests("test --profile checked", &optimised);
@@ -159,19 +161,6 @@ impl Course {
             let counted = tally::stream(&mut command, &mut std::io::stdout())?;
             let withheld = course.withheld.collect(name)?;
             course.tally.add(&counted, withheld);
-            Ok(counted.success)
-        });
-    }
-
-    /// Every interleaving of the threads around a squeue. The flag changes what every package is built
-    /// from, so these are built beside the others.
-    fn interleavings(&mut self, target_dir: &Path) {
-        self.step("interleavings", |course| {
-            let arguments = ["test", "--package", "multidata-steering", "--lib", "interleavings"];
-            let mut command = course.cargo_command(&arguments);
-            command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target_dir);
-            let counted = tally::stream(&mut command, &mut std::io::stdout())?;
-            course.tally.add(&counted, 0);
             Ok(counted.success)
         });
     }

@@ -428,5 +428,5 @@ impl<S> Desk<S> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "interleavings")))]
 mod tests;

@@ -1,4 +1,4 @@
-//! Every interleaving of the threads around a squeue, by loom: `RUSTFLAGS="--cfg loom"`.
+//! Every interleaving of the threads around a squeue, by loom: feature `interleavings`.
 //!
 //! The squeue of these tests is the smallest one: a lock around the frames processed, a soft ring for each
 //! ring's thread, a door, and a worker who sleeps. Each test ends by counting: what was pushed was

@@ -58,7 +58,7 @@ mod discipline;
 mod door;
 mod exchange;
 mod feedback;
-#[cfg(all(loom, test))]
+#[cfg(all(feature = "interleavings", test))]
 mod interleavings;
 mod layout;
 #[cfg(test)]
