@@ -163,7 +163,7 @@ pub(crate) fn prepare(output: &OutputArguments) -> Result<Preparation, Failure> 
     }
     Ok(Preparation {
         rounds: usize::try_from(output.runs).unwrap_or(usize::MAX),
-        line: std::env::args().skip(1).collect(),
+        line: std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect(),
         place,
     })
 }

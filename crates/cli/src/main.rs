@@ -57,8 +57,8 @@ fn sound<T>(asked: Result<T, String>) -> T {
         let mut command = CommandLine::command();
         command.build();
         // The usage that helps is that of the subcommand.
-        for word in std::env::args().skip(1) {
-            let Some(inner) = command.find_subcommand(&word) else { break };
+        for word in std::env::args_os().skip(1) {
+            let Some(inner) = command.find_subcommand(word) else { break };
             command = inner.clone();
         }
         command.error(ErrorKind::ArgumentConflict, sentence).exit()

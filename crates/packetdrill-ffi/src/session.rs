@@ -8,7 +8,7 @@
 use crate::{network, preload};
 use posix::{Call, Errno, Host, Reply, Task};
 use std::collections::HashMap;
-use std::ffi::c_int;
+use std::ffi::{OsString, c_int};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -107,7 +107,7 @@ impl Session {
             packetdrill::apply_script_settings(&script, Path::new("."), &mut config);
             words.extend(network::options_of(&script));
         }
-        words.extend(std::env::args().skip(1));
+        words.extend(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()));
         network::apply_options(&words, &mut config);
         packetdrill::apply_settings(&settings.replace(',', " "), &mut config);
         let state =
@@ -386,16 +386,16 @@ static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 /// sets sysctls of the kernel in commands, which here are settings of the stack.
 fn script_of_this_run() -> Option<String> {
     let index = SESSIONS.fetch_add(1, Ordering::Relaxed);
-    scripts(std::env::args().skip(1)).nth(index)
+    scripts(std::env::args_os().skip(1)).nth(index)
 }
 
 /// The texts of the scripts among packetdrill's arguments, whatever they are called. The value of an option may be a word
 /// of its own, which names no text, but for that of `--init_scripts`.
-fn scripts(words: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
-    let mut before = String::new();
+fn scripts(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
+    let mut before = OsString::new();
     words.filter_map(move |word| {
         let before = std::mem::replace(&mut before, word.clone());
-        let is_script = !word.starts_with('-') && before != "--init_scripts";
+        let is_script = !word.as_encoded_bytes().starts_with(b"-") && before != "--init_scripts";
         is_script.then(|| std::fs::read_to_string(word).ok()).flatten()
     })
 }
@@ -410,29 +410,33 @@ fn next_event(state: &State, limit: Instant, deadline: Option<Instant>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn scripts_are_told_from_options_and_their_values_and_not_by_their_names() {
         let directory = std::env::temp_dir().join(format!("scripts-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a place for files");
-        let file = |name: &str, bytes: &[u8]| {
+        let file_named = |name: &OsStr, bytes: &[u8]| {
             let path = directory.join(name);
             std::fs::write(&path, bytes).expect("room");
-            path.display().to_string()
+            path.into_os_string()
         };
+        let file = |name: &str, bytes| file_named(OsStr::new(name), bytes);
         let words = [
-            "--so_filename".to_owned(),
+            "--so_filename".into(),
             file("library.so", &[0x7f, b'E', b'L', b'F', 0xff]),
-            "-D".to_owned(),
-            "CODE=x.pkt".to_owned(),
+            "-D".into(),
+            "CODE=x.pkt".into(),
             file("first.pkt", b"one"),
-            "--init_scripts".to_owned(),
+            "--init_scripts".into(),
             file("defaults.sh", b"none"),
-            "-v".to_owned(),
+            "-v".into(),
             file("second", b"two"),
+            file_named(OsStr::from_bytes(b"third-\xff"), b"three"),
         ];
         let found: Vec<_> = scripts(words.into_iter()).collect();
         std::fs::remove_dir_all(&directory).expect("it is there");
-        assert_eq!(found, ["one", "two"]);
+        assert_eq!(found, ["one", "two", "three"]);
     }
 }

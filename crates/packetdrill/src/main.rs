@@ -19,8 +19,16 @@ enum Verdict {
 }
 
 fn main() -> ExitCode {
+    let words = std::env::args_os().skip(1).map(|word| word.into_string());
+    let words = match words.collect::<Result<Vec<String>, _>>() {
+        Ok(words) => words,
+        Err(word) => {
+            eprintln!("{}: not UTF-8", word.display());
+            return ExitCode::from(2);
+        }
+    };
     let (options, files): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+        words.into_iter().partition(|argument| argument.starts_with("--"));
     let on_linux = options.iter().any(|option| option == "--linux");
     let define = |option: &String| option.strip_prefix("--define=").map(str::to_owned);
     let definitions: Vec<String> = options.iter().filter_map(define).collect();

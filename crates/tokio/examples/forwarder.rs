@@ -72,7 +72,8 @@ async fn main() -> ExitCode {
 async fn forward() -> Result<(), Box<dyn Error>> {
     // Each connection and each flow has one.
     linux::descriptors::raise();
-    let name = std::env::args().nth(1).unwrap_or_else(|| String::from("tun0"));
+    let name = std::env::args_os().nth(1).unwrap_or_else(|| "tun0".into());
+    let name = name.into_string().map_err(|name| format!("{}: not UTF-8", name.display()))?;
     let config = TapConfig { name: Some(name), kind: TapKind::Tun, ..TapConfig::default() };
     let mut tun = TapDevice::open(&config)?;
     println!("{}", tun.negotiated());

@@ -1,7 +1,9 @@
 //! Wrong arguments and places that cannot be had.
 
-use crate::harness::{command, run, run_after, run_interrupted};
+use crate::harness::{command, finish, run, run_after, run_interrupted};
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -94,6 +96,28 @@ fn a_file_that_cannot_be_read_or_written_is_named() {
         assert_eq!(ran.code, Some(1), "{ran:?}");
         assert_eq!(ran.sentence(), sentence);
     }
+}
+
+// Names of files are bytes: whoever gives one that is no text gets results in it, or a sentence.
+#[test]
+fn a_name_that_is_no_text_is_as_good_as_another() {
+    let name = OsStr::from_bytes(b"results-\xff.json");
+    let place = std::env::temp_dir().join(format!("named-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("a temporary directory");
+    let file = place.join(name);
+    let mut measured = command("bench stream --device wire --seconds 0.05 --runs 1 --json");
+    measured.arg(&file);
+    let ran = finish(measured);
+    let written = std::fs::read_to_string(&file);
+    std::fs::remove_dir_all(&place).expect("it is there");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(written.is_ok_and(|text| text.starts_with('{')), "{ran:?}");
+
+    let mut contradicting = command("bench stream --device tap --peer self --json");
+    contradicting.arg(name);
+    let ran = finish(contradicting);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("--peer self needs"), "{ran:?}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub(crate) fn run_interrupted(arguments: &str, after: Duration) -> Ran {
     })
 }
 
-fn finish(command: Command) -> Ran {
+pub(crate) fn finish(command: Command) -> Ran {
     finish_after(command, |_| ())
 }
 

@@ -24,6 +24,7 @@ use socket2::{SockRef, TcpKeepalive};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::io::copy_bidirectional_with_sizes;
@@ -52,14 +53,17 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args_os().skip(1);
     let file = arguments.next().ok_or("usage: wireguard FILE LISTEN:PORT=TO:PORT ...")?;
-    let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
-    let config: Config = text.parse().map_err(|error| format!("{file}: {error}"))?;
+    let file = Path::new(&file);
+    let named = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{named}: {error}"))?;
+    let config: Config = text.parse().map_err(|error| format!("{named}: {error}"))?;
     for ignored in &config.ignored {
-        eprintln!("wireguard: {file}: {ignored} is not for this program");
+        eprintln!("wireguard: {named}: {ignored} is not for this program");
     }
-    let ways = arguments.map(|way| way.parse()).collect::<Result<Vec<Way>, _>>()?;
+    let ways =
+        arguments.map(|way| way.to_string_lossy().parse()).collect::<Result<Vec<Way>, _>>()?;
     let linked = link(&config).await?;
     let mut tasks = JoinSet::new();
     tasks.spawn(linked.tunnel.run());
