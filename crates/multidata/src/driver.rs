@@ -121,8 +121,8 @@ impl Stack {
     /// interfaces behind the first have a thread each, as before.
     ///
     /// # Errors
-    /// The device of the first interface cannot be watched by an event loop, or the process has no descriptor left;
-    /// `ResourceBusy` where there are drivers already.
+    /// The device of the first interface cannot be watched by an event loop (on a system other than Linux: unless it brings
+    /// an event source of its own), or the process has no descriptor left; `ResourceBusy` where there are drivers already.
     pub fn drivers(&self) -> io::Result<Vec<Driver>> {
         self.squeues().iter().map(Driver::new).collect()
     }
