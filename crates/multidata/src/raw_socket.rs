@@ -128,7 +128,7 @@ impl RawSocket {
     /// # Errors
     /// No route; `InvalidInput` where it is too long, where an ICMP message is shorter than its header or
     /// is sent to the other family, or where a socket for echo requests is given anything else; the
-    /// interface's queue stayed full for the write timeout.
+    /// interface's queue stayed full for the write timeout; `OutOfMemory`, at once, where the block pool is exhausted.
     pub fn send_to(&self, bytes: &[u8], address: impl Into<IpAddr>) -> io::Result<usize> {
         self.send(bytes, None, address.into())
     }

@@ -22,9 +22,9 @@ use time::Duration;
 /// [`UdpSocket`](crate::UdpSocket) on an unspecified address is enough
 /// ([`UdpSocket::recv_from_to`](crate::UdpSocket::recv_from_to)).
 ///
-/// It holds up to 4 MiB, in each squeue, and of each flow as much as it has still room for; what comes beyond is dropped
-/// and counted (`drop_socket_queue_full`). Senders get an ICMP error where [`UdpForwarder::refuse`] sends one, and none
-/// else while it takes everything.
+/// It holds up to 4 MiB and 16,384 datagrams, in each squeue, and of each flow as much as it has still room for; what comes
+/// beyond is dropped and counted (`drop_socket_queue_full`). Senders get an ICMP error where [`UdpForwarder::refuse`] sends
+/// one, and none else while it takes everything.
 #[derive(Debug)]
 pub struct UdpForwarder {
     shared: Arc<Shared>,

@@ -83,8 +83,8 @@ impl UdpSocket {
     /// family on an interface; beyond them, in a stack of several squeues, a socket hears what the link brings.
     ///
     /// # Errors
-    /// `InvalidInput` where this is no group or there is no such interface; `OutOfMemory` where
-    /// the interface is a member of 64 groups, or there are more than 32 sources.
+    /// `InvalidInput` where this is no group, a source is of the other family or there is no such interface;
+    /// `OutOfMemory` where the interface is a member of 64 groups, or there are more than 32 sources.
     pub fn join_multicast(
         &self,
         group: IpAddr,
@@ -177,7 +177,8 @@ impl UdpSocket {
     /// Sends one datagram to `address` and returns its length.
     ///
     /// # Errors
-    /// No route, too long, the interface's queue stayed full for the write timeout.
+    /// No route, too long, the interface's queue stayed full for the write timeout; `OutOfMemory`, at once, where the
+    /// block pool is exhausted.
     pub fn send_to<A: ToSocketAddrs>(&self, bytes: &[u8], address: A) -> io::Result<usize> {
         self.sender().send(bytes, envelope(None, Some(first_of(address)?), None))
     }
@@ -228,7 +229,8 @@ impl UdpSocket {
     /// Waits for a datagram and copies it out, with its sender. What does not fit is lost.
     ///
     /// # Errors
-    /// `WouldBlock` where there is none (in time).
+    /// `WouldBlock` where there is none (in time). A connected socket also reports, once and before any datagram, that the
+    /// peer's host or port was found unreachable.
     pub fn recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.recv_from_to(out).map(|(len, source, _)| (len, source))
     }

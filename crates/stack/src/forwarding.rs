@@ -284,7 +284,8 @@ impl Shard {
 
     /// A socket for datagrams to any address of `prefix` and any port that no other socket has
     /// ([`Shard::udp_send_with`] answers from there); several of them stand to each other as
-    /// [`Shard::tcp_forward`] says. It holds up to 4 MiB, of each flow as much as it has still room for.
+    /// [`Shard::tcp_forward`] says. It holds up to 4 MiB and 16,384 datagrams, of each flow as much as it has
+    /// still room for.
     ///
     /// # Errors
     /// As [`Shard::tcp_forward`].
