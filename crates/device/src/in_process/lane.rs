@@ -76,13 +76,16 @@ impl Doorbell {
     /// Has this task woken once, in the place of any other. It looks for news afterwards.
     pub(super) fn register(&self, waker: &Waker) {
         let mut task = self.task();
-        if task.is_none() {
+        if task.as_ref().is_some_and(|own| own.will_wake(waker)) {
+            return;
+        }
+        let other = task.replace(waker.clone());
+        if other.is_none() {
             self.waiting.fetch_add(1, Ordering::SeqCst);
         }
-        match &mut *task {
-            Some(own) => own.clone_from(waker),
-            own => *own = Some(waker.clone()),
-        }
+        drop(task);
+        // It may be the last holder of a task, and what that has may ring here: it is let go of under no lock.
+        drop(other);
     }
 
     fn task(&self) -> MutexGuard<'_, Option<Waker>> {

@@ -286,6 +286,7 @@ mod tests {
     use bytes::Bytes;
     use core::sync::atomic::{AtomicUsize, Ordering};
     use core::task::Waker;
+    use std::sync::Mutex;
     use std::task::Wake;
 
     #[derive(Default)]
@@ -420,5 +421,32 @@ mod tests {
         assert_eq!((received.frames, received.failed.is_some()), (1, true));
         assert_eq!(receiver.recv(&mut out).expect("it was sent before"), 4);
         assert_eq!(kind(receiver.recv(&mut out)), Some(ErrorKind::NetworkDown));
+    }
+
+    /// A task that has one of the halves, as far as a waker knows of it.
+    struct Holder(#[allow(dead_code, reason = "it is dropped")] Mutex<PacketReceiver>);
+
+    impl Wake for Holder {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// A half goes on in another task, and its waker was the last holder of the one before, which had the other half.
+    #[test]
+    fn a_task_that_waits_no_more_is_let_go_of_under_no_lock() {
+        let (told, outcome) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let (_queue, mut sender, receiver) = packet_pipe(1_500);
+            while sender.try_send_many(&[&[7; 1_500]]).is_ok() {}
+            let task = Waker::from(Arc::new(Holder(Mutex::new(receiver))));
+            let first = sender.poll_send_many(&mut Context::from_waker(&task), &[b"late"]);
+            assert!(first.is_pending());
+            drop(task);
+            let mut context = Context::from_waker(Waker::noop());
+            let second = sender.poll_send_many(&mut context, &[b"late"]);
+            told.send(second.map(kind)).expect("somebody waits");
+        });
+        let outcome = outcome.recv_timeout(core::time::Duration::from_secs(20));
+        let gone = Poll::Ready(Some(ErrorKind::NetworkDown));
+        assert_eq!(outcome, Ok(gone), "it waits for a lock of its own");
     }
 }
