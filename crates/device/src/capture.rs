@@ -21,7 +21,7 @@
 use crate::{Medium, Queue, Received, Transmitted, lowering};
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use core::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// LINKTYPE_ETHERNET and LINKTYPE_RAW.
 const LINK_TYPE_ETHERNET: u16 = 1;
@@ -69,7 +69,7 @@ counters::counters! {
 /// Says what time it is, in nanoseconds since 1970.
 pub type Clock = Box<dyn Fn() -> u64 + Send>;
 
-/// A capture under way: the end that a file is filled from.
+/// A capture under way: the end that a file is filled from. Where it is dropped the queue goes on without.
 #[derive(Clone)]
 pub struct Capture {
     shared: Arc<Mutex<Buffer>>,
@@ -120,7 +120,8 @@ impl Capture {
 /// A queue whose packets are captured.
 pub struct CaptureQueue {
     inner: Box<dyn Queue>,
-    capture: Capture,
+    /// Where it goes, while somebody can take it.
+    capture: Weak<Mutex<Buffer>>,
     clock: Clock,
     /// The packet at hand, complete.
     scratch: Vec<u8>,
@@ -138,8 +139,14 @@ impl CaptureQueue {
         push_head(&mut bytes, link_type, config.snap_len_bytes);
         let buffer = Buffer { config, bytes, counters: CaptureCounters::default() };
         let capture = Capture { shared: Arc::new(Mutex::new(buffer)) };
-        let queue = Self { inner, capture: capture.clone(), clock, scratch: Vec::new() };
+        let shared = Arc::downgrade(&capture.shared);
+        let queue = Self { inner, capture: shared, clock, scratch: Vec::new() };
         (queue, capture)
+    }
+
+    /// The capture, where somebody can take what it holds.
+    fn capture(&self) -> Option<Capture> {
+        Some(Capture { shared: self.capture.upgrade()? })
     }
 }
 
@@ -154,9 +161,11 @@ impl Queue for CaptureQueue {
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
         let transmitted = self.inner.transmit(batch);
-        if transmitted.taken > 0 {
+        if transmitted.taken > 0
+            && let Some(capture) = self.capture()
+        {
             let time_ns = (self.clock)();
-            let mut buffer = self.capture.lock();
+            let mut buffer = capture.lock();
             for packet in batch.packets().take(transmitted.taken) {
                 self.scratch.resize(packet.len(), 0);
                 // What no checksum lies in is shown as it is.
@@ -175,9 +184,11 @@ impl Queue for CaptureQueue {
     ) -> Received {
         let before = batch.len();
         let received = self.inner.receive(pool, batch, frames_max);
-        if batch.len() > before {
+        if batch.len() > before
+            && let Some(capture) = self.capture()
+        {
             let time_ns = (self.clock)();
-            let mut buffer = self.capture.lock();
+            let mut buffer = capture.lock();
             for index in before..batch.len() {
                 buffer.push_packet(time_ns, Direction::Inbound, batch.bytes(index));
             }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use checksum::Accumulator;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block as PcapBlock, PcapNgReader};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const TIME_NS: u64 = 1_700_000_000_123_456_789;
 
@@ -173,5 +174,28 @@ fn a_capture_says_what_its_packets_begin_with() {
             panic!("no interface behind the section header");
         };
         assert_eq!(u32::from(interface.linktype), wanted);
+    }
+}
+
+#[test]
+fn what_nobody_can_take_any_more_is_not_captured() {
+    let end = WireEnd::plain(Medium::Ip);
+    let (left, mut right) = wire(WireConfig::new(end, end));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let clock = Arc::clone(&asked);
+    let clock = Box::new(move || clock.fetch_add(1, Ordering::Relaxed) as u64);
+    let config = CaptureConfig::default();
+    let (mut queue, capture) = CaptureQueue::new(Box::new(left), config, clock);
+    let mut sent = Multidata::default();
+    sent.push_packet(8, Attributes::default()).expect("room").fill(7);
+    let pool = BlockPool::new(PoolConfig::default());
+    let mut received = ReceiveBatch::new();
+    for capture in [Some(capture), None] {
+        for queue in [&mut queue as &mut dyn Queue, &mut right] {
+            assert_eq!(queue.transmit(&sent).taken, 1);
+        }
+        assert_eq!(queue.receive(&pool, &mut received, 10).frames, 1);
+        assert_eq!(asked.load(Ordering::Relaxed), 2, "both ways, while it is there");
+        drop(capture);
     }
 }
