@@ -445,6 +445,32 @@ mod tests {
         assert!(lane.sender.rung.load(Ordering::SeqCst));
     }
 
+    /// Who is taken to wait costs whoever has news a lock each time.
+    #[test]
+    fn who_waits_no_more_is_not_counted() {
+        let doorbell = Doorbell::default();
+        let count = || doorbell.waiting.load(Ordering::SeqCst);
+        doorbell.wait(Some(Duration::ZERO), || false);
+        assert_eq!(count(), 0);
+        for _ in 0..2 {
+            doorbell.register(Waker::noop());
+            doorbell.register(&Waker::from(Arc::new(Another)));
+            assert_eq!(count(), 1, "there is one task at most");
+            doorbell.signal();
+            assert_eq!(count(), 0);
+        }
+        doorbell.ring();
+        doorbell.wait(None, || false);
+        doorbell.wait(Some(Duration::ZERO), || false);
+        assert_eq!((count(), doorbell.sleeps()), (0, 2), "a ring is heard once");
+    }
+
+    struct Another;
+
+    impl std::task::Wake for Another {
+        fn wake(self: Arc<Self>) {}
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_loop_is_called_for_news_while_it_waits_and_for_a_ring_at_any_time() {

@@ -348,6 +348,30 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_holds_so_many_bytes_and_a_block_of_it_fewer() {
+        let (mut queue, mut sender, _receiver) = packet_pipe(65_535);
+        let packet = [7; 65_000];
+        assert_eq!(sender.send_many(&[&packet[..]; 4]).expect("room"), 2, "in one block");
+        let more = (0..).take_while(|_| sender.try_send_many(&[&packet]).is_ok()).count();
+        assert_eq!((2 + more) * packet.len(), (2 << 20) / packet.len() * packet.len());
+        let received = received(&mut queue);
+        assert!(received.len() == 2 + more && received.iter().all(|it| *it == packet));
+    }
+
+    /// The other end may go between any two steps of a call.
+    #[test]
+    fn what_the_stack_sent_before_it_went_is_received() {
+        for _ in 0..2_000 {
+            let (mut queue, _sender, mut receiver) = packet_pipe(1_500);
+            let stack = std::thread::spawn(move || queue.transmit(&batch_of(&[b"x"])).taken);
+            let mut out = [0; 9];
+            let outcomes = core::iter::repeat_with(|| kind(receiver.try_recv(&mut out)));
+            let until = outcomes.take_while(|it| *it != Some(ErrorKind::NetworkDown));
+            assert_eq!(until.filter(Option::is_none).count(), stack.join().expect("no panic"));
+        }
+    }
+
+    #[test]
     fn tasks_are_woken_by_packets_by_room_and_by_the_end() {
         let (mut queue, mut sender, mut receiver) = packet_pipe(1_500);
         let woken = Arc::new(Woken::default());

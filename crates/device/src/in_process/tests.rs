@@ -231,6 +231,17 @@ fn offloading(capacity_packets: usize, capacity_bytes: usize) -> (WireQueue, Wir
     (a, b)
 }
 
+/// What comes is what the other end may send.
+#[test]
+fn ends_that_differ_say_what_each_of_them_gets() {
+    let (a, b) = ends();
+    let (a, b) = wire(WireConfig::new(WireEnd::offloading(a.medium), b));
+    let sends = |it: Capabilities| (it.checksum_transmit, it.segmentation.is_some());
+    let gets = |it: Capabilities| (it.checksum_receive, it.receive_super_frames);
+    assert_eq!((sends(a.capabilities()), gets(b.capabilities())), ((true, true), (true, true)));
+    assert_eq!((sends(b.capabilities()), gets(a.capabilities())), ((false, false), (false, false)));
+}
+
 #[test]
 fn partial_checksums_arrive_as_partial() {
     let (mut a, mut b) = offloading(64, 1 << 20);
@@ -367,6 +378,47 @@ fn dropping_an_end_wakes_the_other() {
     let sleeper = std::thread::spawn(move || waiter.wait(None));
     drop(a);
     sleeper.join().expect("woken");
+}
+
+/// A leader and the worker may both sleep there.
+#[test]
+fn all_who_sleep_at_an_end_are_woken() {
+    let (mut a, b) = plain(2, 1 << 20);
+    let sleepers = [(); 2].map(|()| {
+        let waiter = b.waiter();
+        std::thread::spawn(move || waiter.wait(Some(Duration::from_secs(60))))
+    });
+    while b.counters().wait_syscalls < 2 {
+        std::thread::yield_now();
+    }
+    let sent = Instant::now();
+    a.transmit(&batch_of(&[(1, 10)]));
+    sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("woken"));
+    assert!(sent.elapsed() < Duration::from_secs(50));
+    assert_eq!(b.waiter().is_ready(), Some(true));
+}
+
+/// Whoever keeps a little of one is not to pin all of a long batch.
+#[test]
+fn a_long_batch_lies_in_blocks_of_a_bounded_length() {
+    const COUNT: usize = 200;
+    let (a, b) = ends();
+    let (mut a, mut b) = wire(WireConfig::new(WireEnd { batch_packets_max: COUNT, ..a }, b));
+    assert_eq!(a.transmit(&batch_of(&[(7, 1_400); COUNT])).taken, COUNT);
+    assert_eq!(a.counters().transmit_mappings, 3);
+    assert_eq!(receive(&mut b, COUNT), [(7, 1_400); COUNT]);
+}
+
+/// The other end may go between any two steps of a call.
+#[test]
+fn what_was_sent_before_an_end_was_dropped_arrives() {
+    for _ in 0..2_000 {
+        let (mut a, mut b) = plain(2, 1 << 20);
+        let sender = std::thread::spawn(move || a.transmit(&batch_of(&[(1, 10)])).taken);
+        let (pool, mut batch) = (pool(), ReceiveBatch::new());
+        while b.receive(&pool, &mut batch, 9).failed.is_none() {}
+        assert_eq!(batch.len(), sender.join().expect("no panic"));
+    }
 }
 
 /// A stream of numbered packets over a small lane between two threads that sleep whenever they
