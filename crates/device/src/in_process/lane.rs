@@ -445,6 +445,19 @@ mod tests {
         assert!(lane.sender.rung.load(Ordering::SeqCst));
     }
 
+    #[test]
+    fn who_is_about_to_sleep_looks_once_more() {
+        let (doorbell, asked) = (Doorbell::default(), Instant::now());
+        let looks = AtomicUsize::new(0);
+        doorbell.wait(Some(Duration::from_secs(60)), || looks.fetch_add(1, Ordering::SeqCst) > 0);
+        doorbell.wait(Some(Duration::from_secs(60)), || {
+            doorbell.ring();
+            false
+        });
+        assert_eq!(doorbell.sleeps(), 0);
+        assert!(asked.elapsed() < Duration::from_secs(50));
+    }
+
     /// Who is taken to wait costs whoever has news a lock each time.
     #[test]
     fn who_waits_no_more_is_not_counted() {

@@ -2,7 +2,10 @@ use super::*;
 use crate::{Contiguous, HardwareAddress};
 use batch::{Attributes, Block, HeaderLayout, Limits};
 use bytes::Bytes;
+use core::task::Waker;
 use proptest::prelude::*;
+use std::sync::Mutex;
+use std::task::Wake;
 use std::time::Instant;
 
 const TCP_CHECKSUM: u8 = 16;
@@ -116,6 +119,10 @@ fn a_packet_that_can_never_go_is_refused_after_those_before_it() {
         batch.set_checksum(0, checksum);
         assert_eq!(a.transmit(&batch).stopped, Some(Stop::Refused), "{checksum:?}");
     }
+    let mut empty = empty_batch();
+    empty.push_packet(0, Attributes::default()).expect("room");
+    empty.prepend(0, 14).expect("headroom");
+    assert_eq!(a.transmit(&empty).stopped, Some(Stop::Refused), "nothing but a link header");
     let (mut tiny, _b) = plain(64, 100);
     assert_eq!(tiny.transmit(&batch_of(&[(1, 67)])).stopped, Some(Stop::Refused));
     assert_eq!(tiny.transmit(&batch_of(&[(1, 66)])).stopped, None);
@@ -378,6 +385,27 @@ fn dropping_an_end_wakes_the_other() {
     let sleeper = std::thread::spawn(move || waiter.wait(None));
     drop(a);
     sleeper.join().expect("woken");
+}
+
+/// Receives a frame as soon as there is one, while who sent it is still in the call.
+struct Eager(Mutex<WireQueue>);
+
+impl Wake for Eager {
+    fn wake(self: Arc<Self>) {
+        receive(&mut self.0.lock().expect("no panic"), 1);
+    }
+}
+
+#[test]
+fn room_made_while_the_sender_finds_the_lane_full_still_wakes_it() {
+    let (mut a, b) = plain(3, 1 << 20);
+    let doorbell = Arc::clone(&b.doorbell);
+    doorbell.register(&Waker::from(Arc::new(Eager(Mutex::new(b)))));
+    let sent = a.transmit(&batch_of(&[(1, 1), (2, 1), (3, 1), (4, 1)]));
+    assert_eq!(sent, Transmitted { taken: 3, stopped: Some(Stop::Full) });
+    let asked = Instant::now();
+    a.waiter().wait(Some(Duration::from_secs(60)));
+    assert!(asked.elapsed() < Duration::from_secs(50), "there is room for one");
 }
 
 /// A leader and the worker may both sleep there.
