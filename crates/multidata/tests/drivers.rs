@@ -110,6 +110,20 @@ fn sleeps_of_workers() -> u64 {
     sleeps.sum()
 }
 
+/// Who led for longer than to the next deadline would be called for it each time it begins to wait.
+#[test]
+fn a_loop_waits_until_a_timer_goes_off() {
+    let (queue, _sender, _receiver) = device::packet_pipe(1_500);
+    let interface = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address"));
+    let stack = Stack::builder().interface(queue, interface).build().expect("a stack");
+    let mut driver = stack.drivers().expect("it is watched").remove(0);
+    let peer = "10.1.0.2:80".parse().expect("an address");
+    let _connecting = TcpStream::start_connect(&stack, peer).expect("a route");
+    for _ in 0..10 {
+        settle(&mut driver);
+    }
+}
+
 // One test, for it counts what all threads of the process do.
 #[test]
 fn a_stack_at_rest_wakes_nobody_and_is_soon_awake() {

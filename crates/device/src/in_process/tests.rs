@@ -400,7 +400,8 @@ impl Wake for Eager {
 fn room_made_while_the_sender_finds_the_lane_full_still_wakes_it() {
     let (mut a, b) = plain(3, 1 << 20);
     let doorbell = Arc::clone(&b.doorbell);
-    doorbell.register(&Waker::from(Arc::new(Eager(Mutex::new(b)))));
+    let eager = Waker::from(Arc::new(Eager(Mutex::new(b))));
+    doorbell.register(&eager);
     let sent = a.transmit(&batch_of(&[(1, 1), (2, 1), (3, 1), (4, 1)]));
     assert_eq!(sent, Transmitted { taken: 3, stopped: Some(Stop::Full) });
     let asked = Instant::now();
