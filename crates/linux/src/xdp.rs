@@ -33,7 +33,7 @@
 //! *Back-pressure.* Nothing is sent for which there are not enough free chunks, one for each
 //! descriptor of the packet. A chunk is free when the
 //! kernel says that its frame left; it says so in a ring and raises no event, so who waits for room
-//! looks again after a millisecond.
+//! looks again after a millisecond, until it is there. Who has nothing more to send does not look.
 
 #[cfg(test)]
 mod copies;

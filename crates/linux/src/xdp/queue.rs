@@ -57,6 +57,8 @@ pub struct XdpQueue {
     receiver: Receiver,
     /// The last kick left something in the transmit ring.
     is_stalled: bool,
+    /// The last transmit found too few chunks, and there are not enough yet.
+    is_full: bool,
     /// Descriptors written since the last kick.
     unkicked: u32,
     /// Why the interface is of no use ever again, which every call tells from then on.
@@ -97,6 +99,7 @@ impl XdpQueue {
             scatters,
             receiver,
             is_stalled: false,
+            is_full: false,
             unkicked: 0,
             failed: None,
             trouble: None,
@@ -207,6 +210,13 @@ impl XdpQueue {
         Ok(())
     }
 
+    /// Has waits be short where only looking tells whether the device goes on. While its interface is down it
+    /// does not.
+    fn tell_waiter(&self) {
+        let goes_on = self.trouble.is_none();
+        self.waiter.on_stall(goes_on && (self.is_stalled || self.is_full));
+    }
+
     /// Looks at the interface again, and says what is wrong with it where it will not come back.
     fn look_at_interface(&mut self) -> Option<Errno> {
         let was_bytes = self.capabilities.mtu_bytes;
@@ -232,6 +242,7 @@ impl XdpQueue {
             self.counters.links_lost += 1;
             self.waiter.set_lost(true);
         }
+        self.tell_waiter();
         None
     }
 
@@ -249,7 +260,7 @@ impl XdpQueue {
     fn failure(&mut self, errno: Errno) -> DeviceError {
         self.waiter.on_failure();
         // What stands in the ring goes nowhere, and once that is told nobody has to come again.
-        self.is_stalled = false;
+        (self.is_stalled, self.is_full) = (false, false);
         match errno {
             Errno::NETDOWN | Errno::NXIO | Errno::NODEV | Errno::BADF => {
                 system_error::interface_gone(self.interface.name(), errno)
@@ -323,16 +334,15 @@ impl Queue for XdpQueue {
         }
         self.rings.transmit.submit();
         let kicked = self.kick();
-        if stopped == Some(Stop::Full) {
-            self.counters.transmit_full += 1;
-        }
-        self.waiter.on_stall(self.is_stalled || stopped == Some(Stop::Full));
+        self.is_full = stopped == Some(Stop::Full);
+        self.counters.transmit_full += u64::from(self.is_full);
         if let Err(errno) = kicked
             && let Some(errno) = self.on_kick_error(errno)
         {
             self.failed = Some(errno);
             stopped = Some(Stop::Failed(self.failure(errno)));
         }
+        self.tell_waiter();
         Transmitted { taken, stopped }
     }
 
@@ -356,12 +366,16 @@ impl Queue for XdpQueue {
 
     fn reclaim(&mut self) {
         self.take_back_sent();
-        if self.is_stalled && self.trouble.is_none() && self.failed.is_none() {
-            if let Err(errno) = self.kick() {
-                self.failed = self.on_kick_error(errno);
-            }
-            self.waiter.on_stall(self.is_stalled);
+        // Who has more to send offers it now; who has not does not wait for room.
+        self.is_full &= self.room().packets == 0;
+        if self.is_stalled
+            && self.trouble.is_none()
+            && self.failed.is_none()
+            && let Err(errno) = self.kick()
+        {
+            self.failed = self.on_kick_error(errno);
         }
+        self.tell_waiter();
     }
 
     fn is_stalled(&self) -> bool {
@@ -446,105 +460,4 @@ fn is_for_later(errno: Errno) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `xsk_generic_xmit` of the kernel: what it knows of the ring, and what it tells.
-    #[derive(Default)]
-    struct Kernel {
-        /// Whether it tells of all that it has taken after a kick that sent something, or only when it looks
-        /// for more (up to 6.16).
-        tells_taken: bool,
-        written: u32,
-        known: u32,
-        taken: u32,
-        told: u32,
-        /// Frames for which it has memory.
-        memory: u32,
-        /// Frames come back as soon as they are taken, with their memory.
-        is_prompt: bool,
-        /// The interface drops every frame.
-        drops: bool,
-        sent: u32,
-        kicks: u32,
-    }
-
-    impl Kernel {
-        fn left(&self) -> Left {
-            Left { pending: self.written - self.told, sent: self.sent }
-        }
-
-        fn kick(&mut self) -> Result<(), Errno> {
-            let before = self.taken;
-            let outcome = self.send();
-            let dropped = u32::from(outcome == Err(Errno::BUSY));
-            if self.tells_taken && self.taken - before > dropped {
-                self.told = self.taken;
-            }
-            outcome
-        }
-
-        fn send(&mut self) -> Result<(), Errno> {
-            self.kicks += 1;
-            for budget in (0..KICK_FRAMES + 1).rev() {
-                if self.known == self.taken {
-                    (self.told, self.known) = (self.taken, self.written);
-                    if self.known == self.taken {
-                        return Ok(());
-                    }
-                }
-                if budget == 0 || self.memory == 0 {
-                    return Err(Errno::AGAIN);
-                }
-                self.taken += 1;
-                self.memory -= u32::from(!self.is_prompt);
-                self.sent += u32::from(self.is_prompt);
-                if self.drops {
-                    return Err(Errno::BUSY);
-                }
-            }
-            unreachable!("the last round returns")
-        }
-    }
-
-    #[test]
-    fn a_kernel_that_does_not_tell_what_it_took_is_kicked_until_it_has_all() {
-        let plenty = Kernel { written: 64, memory: 1_000, ..Kernel::default() };
-        let kicked = |mut kernel: Kernel, fresh| {
-            let cell = core::cell::RefCell::new(&mut kernel);
-            let tells_taken = cell.borrow().tells_taken;
-            let is_stalled =
-                kick_all(tells_taken, fresh, || cell.borrow().left(), || cell.borrow_mut().kick());
-            (is_stalled, kernel.taken, kernel.kicks)
-        };
-        // Two budgets, whether frames come back at once or later; then it looks for more and tells.
-        for is_prompt in [true, false] {
-            let kernel = Kernel { is_prompt, ..plenty };
-            assert_eq!(kicked(kernel, 64), (Ok(false), 64, 2));
-        }
-        // What was left over is not fresh: a kick that comes to nothing ends it, one that does not goes on.
-        assert_eq!(kicked(Kernel { ..plenty }, 0), (Ok(true), 32, 1));
-        assert_eq!(kicked(Kernel { is_prompt: true, ..plenty }, 0), (Ok(false), 64, 2));
-        // No memory: no more kicks than budgets.
-        assert_eq!(kicked(Kernel { memory: 40, ..plenty }, 64), (Ok(true), 40, 2));
-        // A frame a kick, and one to be told of the last; also where some other reason for EBUSY has no end.
-        for tells_taken in [false, true] {
-            let kernel = Kernel { drops: true, tells_taken, ..plenty };
-            assert_eq!(kicked(kernel, 64), (Ok(false), 64, 65));
-            let left = || Left { pending: 64, sent: 0 };
-            assert_eq!(kick_all(tells_taken, 0, left, || Err(Errno::BUSY)), Ok(true));
-        }
-        // Who tells needs no guessing.
-        let new = Kernel { tells_taken: true, ..plenty };
-        assert_eq!(kicked(Kernel { memory: 40, ..new }, 64), (Ok(true), 40, 3));
-        assert_eq!(kicked(new, 64), (Ok(false), 64, 2));
-        let left = || Left { pending: 1, sent: 0 };
-        assert_eq!(kick_all(false, 64, left, || Err(Errno::NETDOWN)), Err(Errno::NETDOWN));
-    }
-
-    #[test]
-    fn want_of_memory_is_no_failure_of_the_device() {
-        assert!([Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM].into_iter().all(is_for_later));
-        assert!(![Errno::NETDOWN, Errno::NXIO, Errno::INVAL].into_iter().any(is_for_later));
-    }
-}
+mod tests;
