@@ -193,17 +193,14 @@ impl XdpQueue {
         let fresh = core::mem::take(&mut self.unkicked);
         let Rings { socket, transmit, completion, is_zero_copy, tells_taken, .. } = &mut self.rings;
         self.is_stalled = false;
-        if *is_zero_copy && !transmit.needs_wakeup() {
-            return Ok(());
-        }
         let syscalls = &mut self.counters.transmit_syscalls;
-        let mut call = || {
+        let call = || {
             *syscalls += 1;
             send(&*socket, &[], SendFlags::DONTWAIT).map(drop)
         };
         if *is_zero_copy {
-            let called = if transmit.pending() == 0 { Ok(()) } else { call() };
-            return called.or_else(|errno| is_for_later(errno).then_some(()).ok_or(errno));
+            self.is_stalled = kick_driver(transmit.pending(), transmit.needs_wakeup(), call)?;
+            return Ok(());
         }
         let left = || Left { pending: transmit.pending(), sent: completion.look() };
         self.is_stalled = kick_all(*tells_taken, fresh, left, call)?;
@@ -450,6 +447,23 @@ fn kick_all(
         before = after;
     }
     Ok(false)
+}
+
+/// Has `kick` called where the hardware moves frames itself, and wants to be told of the `pending` ones. Says
+/// whether it has to be told again: a driver that is busy with itself answers with an error (`EAGAIN`), and
+/// does not look for frames when it is done.
+fn kick_driver(
+    pending: u32,
+    needs_wakeup: bool,
+    kick: impl FnOnce() -> Result<(), Errno>,
+) -> Result<bool, Errno> {
+    if pending == 0 || !needs_wakeup {
+        return Ok(false);
+    }
+    match kick() {
+        Err(errno) if !is_for_later(errno) => Err(errno),
+        kicked => Ok(kicked.is_err()),
+    }
 }
 
 /// Whether an error of a kick leaves what it did not send for a later one. The first of these says both

@@ -4,6 +4,7 @@
 use super::*;
 use crate::{VethPair, XdpDevice, namespace, withheld};
 use batch::{Attributes, PoolConfig};
+use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 /// Longest time any step may take.
@@ -119,6 +120,56 @@ fn what_stands_in_the_ring_waits_for_an_interface_that_is_down_and_nobody_is_bus
     let counters = queue.counters();
     assert_eq!((counters.links_lost, counters.links_restored), (2, 2));
     assert_eq!(queue.failed, None);
+}
+
+/// A driver of zero-copy is a socket whose peer has no room, or has.
+#[test]
+fn a_driver_that_is_busy_is_told_again() {
+    let name = "a_driver_that_is_busy_is_told_again";
+    let Some((_cable, _device, mut queue)) = opened(name) else { return };
+    let (driver, hardware) = UnixDatagram::pair().expect("a pair of sockets");
+    driver.set_nonblocking(true).expect("an option of sockets");
+    hardware.set_nonblocking(true).expect("an option of sockets");
+    let mut before = 0;
+    while driver.send(&[1]).is_ok() {
+        before += 1;
+    }
+    let kernel = core::mem::replace(&mut queue.rings.socket, Arc::new(driver.into()));
+    queue.rings.is_zero_copy = true;
+    let taken = Transmitted { taken: 1, stopped: None };
+    assert_eq!(queue.transmit(&batch_of(1)), taken);
+    assert!(queue.is_stalled(), "nobody comes back to it");
+    queue.reclaim();
+    assert!(queue.is_stalled());
+    // The kernel sends it meanwhile, for it knows better what it was opened as.
+    assert!(waits(&mut queue) > 40, "nobody comes back to it soon");
+    assert_eq!(queue.transmit(&batch_of(1)), taken);
+    assert!(queue.is_stalled());
+    let mut buffer = [0; 8];
+    assert!((0..before).all(|_| hardware.recv(&mut buffer).is_ok()));
+    queue.reclaim();
+    assert!(!queue.is_stalled());
+    assert_eq!(hardware.recv(&mut buffer).ok(), Some(0), "it was not told");
+    assert!(waits(&mut queue) < 20);
+    queue.rings.socket = kernel;
+}
+
+#[test]
+fn a_driver_is_told_where_it_wants_to_be_and_of_something() {
+    let told = |pending, needs_wakeup, says| {
+        let mut count = 0;
+        let kicked = kick_driver(pending, needs_wakeup, || {
+            count += 1;
+            says
+        });
+        (kicked, count)
+    };
+    assert_eq!(told(0, true, Ok(())), (Ok(false), 0));
+    assert_eq!(told(3, false, Ok(())), (Ok(false), 0));
+    // What is left in the ring is the hardware's.
+    assert_eq!(told(3, true, Ok(())), (Ok(false), 1));
+    assert_eq!(told(3, true, Err(Errno::AGAIN)), (Ok(true), 1));
+    assert_eq!(told(3, true, Err(Errno::NETDOWN)), (Err(Errno::NETDOWN), 1));
 }
 
 /// `xsk_generic_xmit` of the kernel: what it knows of the ring, and what it tells.
