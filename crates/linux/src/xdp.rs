@@ -152,6 +152,8 @@ const QUEUES_MAX: usize = 64;
 #[derive(Debug)]
 pub struct XdpDevice {
     config: XdpConfig,
+    /// The one that the program is attached to, whatever its name is by now.
+    interface: Interface,
     program: Arc<Program>,
     chunk_len: usize,
     capabilities: Capabilities,
@@ -206,6 +208,7 @@ impl XdpDevice {
         let chunks = if program.takes_fragments() { CHUNKS_PER_PACKET_MAX } else { 1 };
         let mut device = Self {
             config: config.clone(),
+            interface,
             program: Arc::new(program),
             chunk_len,
             capabilities,
@@ -228,7 +231,7 @@ impl XdpDevice {
         }
     }
 
-    /// The interface's name.
+    /// The interface's name, by which it was found.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.config.interface
@@ -239,7 +242,11 @@ impl XdpDevice {
     /// # Errors
     /// Where the interface is gone.
     pub fn interface(&self) -> Result<Interface, SystemError> {
-        Interface::named(&self.config.interface)
+        if !self.interface.exists() {
+            let message = format!("the interface {} is gone: it was deleted", self.name());
+            return Err(SystemError::new(ErrorKind::NotFound, message));
+        }
+        self.interface.try_clone()
     }
 
     /// A sentence: what is on, and what was asked for and refused. Who moves frames, and in how many

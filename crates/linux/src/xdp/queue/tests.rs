@@ -122,6 +122,23 @@ fn what_stands_in_the_ring_waits_for_an_interface_that_is_down_and_nobody_is_bus
     assert_eq!(queue.failed, None);
 }
 
+/// Where another one has its name by then.
+#[test]
+fn a_queue_is_of_the_interface_that_was_opened() {
+    let name = "a_queue_is_of_the_interface_that_was_opened";
+    let Some((cable, device, queue)) = opened(name) else { return };
+    drop((device, queue));
+    cable.near().set_down().expect("root of the namespace");
+    let mut device = XdpDevice::open(&XdpConfig::new("near0")).expect("it was opened before");
+    netlink::set_name(cable.near().index(), "new0").expect("root of the namespace");
+    let other = VethPair::new("near0", "far1").expect("the name is free");
+    cable.near().set_up().and_then(|()| other.set_up()).expect("root of the namespace");
+    let queue = device.queue(0).expect("it is there, and up");
+    assert_eq!(queue.interface.index(), cable.near().index());
+    drop(cable);
+    assert!(device.interface().expect_err("it is gone").message.contains("is gone"));
+}
+
 /// A driver of zero-copy is a socket whose peer has no room, or has.
 #[test]
 fn a_driver_that_is_busy_is_told_again() {
