@@ -37,7 +37,7 @@ impl Bridge {
     /// Where the system refuses, as for an interface that is a port already.
     pub fn add_port(&self, port: &Interface) -> Result<(), SystemError> {
         let _ = port.disable_ipv6();
-        netlink::set_master(port.index(), self.interface.index()).map_err(|errno| {
+        port.join(&self.interface).map_err(|errno| {
             let names = (port.name(), self.interface.name());
             let what = format!("{:?} could not be made a port of {:?}", names.0, names.1);
             SystemError::refused(what, errno)
@@ -48,6 +48,6 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         // It fails only where the bridge is gone already.
-        let _ = netlink::delete_link(self.interface.index());
+        let _ = self.interface.remove();
     }
 }

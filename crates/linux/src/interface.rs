@@ -69,14 +69,16 @@ impl Feature {
 /// An interface of the network namespace in which this value was made.
 ///
 /// Changing it needs CAP_NET_ADMIN there, as [`Sandbox`](crate::Sandbox) gives it. Addresses,
-/// neighbours and routes go to the namespace of the calling thread; everything else to that in
-/// which the value was made.
+/// neighbours and routes, and what is switched by files of /proc and /sys (IPv6, threaded NAPI), go to the
+/// namespace of the calling thread; everything else to that in which the value was made.
 #[derive(Debug)]
 pub struct Interface {
     name: String,
     index: u32,
     /// Any socket will do: ioctls of interfaces need one to know the namespace.
     socket: OwnedFd,
+    /// For what no ioctl does; absent where the process may have none.
+    requests: Option<OwnedFd>,
 }
 
 impl Interface {
@@ -94,7 +96,7 @@ impl Interface {
             return Err(refused(Errno::NODEV));
         }
         let index = ioctl::index(&socket, name).map_err(refused)?;
-        Ok(Self { name: name.to_owned(), index, socket })
+        Ok(Self { name: name.to_owned(), index, socket, requests: netlink::socket().ok() })
     }
 
     /// Another value for the same interface in the same namespace, whatever that of the calling thread is.
@@ -102,9 +104,13 @@ impl Interface {
     /// # Errors
     /// Where the process has no descriptor left.
     pub fn try_clone(&self) -> Result<Self, SystemError> {
-        let socket = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)
-            .map_err(|errno| self.refused("be asked by another socket", errno))?;
-        Ok(Self { name: self.name.clone(), index: self.index, socket })
+        let copy = |socket: &OwnedFd| {
+            rustix::io::fcntl_dupfd_cloexec(socket, 0)
+                .map_err(|errno| self.refused("be asked by another socket", errno))
+        };
+        let (socket, requests) =
+            (copy(&self.socket)?, self.requests.as_ref().map(copy).transpose()?);
+        Ok(Self { name: self.name.clone(), index: self.index, socket, requests })
     }
 
     /// The name by which it was found. It may have another one by now, and is the same interface.
@@ -229,7 +235,8 @@ impl Interface {
             true => ", of which a TAP or TUN takes 524,288 at most",
             false => "",
         };
-        netlink::set_queue_len(self.index, len).map_err(|errno| {
+        let set = self.requests().and_then(|it| netlink::set_queue_len(it, self.index, len));
+        set.map_err(|errno| {
             self.refused(format_args!("be given a queue of {packets} packets{most}"), errno)
         })
     }
@@ -359,7 +366,8 @@ impl Interface {
         self.asked(|socket, name| ioctl::ethtool(socket, name, command, data))
     }
 
-    /// Keeps the kernel from speaking IPv6 on it: no link-local address, no router solicitations.
+    /// Keeps the kernel from speaking IPv6 on it: no link-local address, no router solicitations. It goes by the
+    /// name, in the network namespace of the calling thread.
     ///
     /// # Errors
     /// Where the system refuses.
@@ -375,7 +383,21 @@ impl Interface {
     /// # Errors
     /// Where the system refuses, as for loopback.
     pub fn delete(self) -> Result<(), SystemError> {
-        netlink::delete_link(self.index).map_err(|errno| self.refused("be deleted", errno))
+        self.remove().map_err(|errno| self.refused("be deleted", errno))
+    }
+
+    /// The same for who has only a part in it.
+    pub(crate) fn remove(&self) -> Result<(), Errno> {
+        netlink::delete_link(self.requests()?, self.index)
+    }
+
+    /// Makes it a port of a bridge, which is in the same namespace.
+    pub(crate) fn join(&self, bridge: &Self) -> Result<(), Errno> {
+        netlink::set_master(bridge.requests()?, self.index, bridge.index)
+    }
+
+    fn requests(&self) -> Result<&OwnedFd, Errno> {
+        self.requests.as_ref().ok_or(Errno::AFNOSUPPORT)
     }
 
     fn refused(&self, what: impl fmt::Display, errno: Errno) -> SystemError {
@@ -448,6 +470,30 @@ mod tests {
         let near = near.try_clone().expect("a descriptor");
         drop(pair);
         assert!(!near.exists() && near.is_up().is_err());
+    }
+
+    /// Two interfaces of one number in two namespaces, where threads of both change one of them.
+    #[test]
+    fn what_is_changed_and_deleted_is_the_interface_of_its_own_namespace() {
+        let make = |near: &'static str, far: &'static str| {
+            thread::spawn(|| namespace::enter_by_thread().and_then(|()| VethPair::new(near, far)))
+        };
+        let there = make("there0", "there1").join().expect("no panic");
+        let here = namespace::enter_by_thread().and_then(|()| VethPair::new("here0", "here1"));
+        let (here, there) = match (here, there) {
+            (Ok(here), Ok(there)) => (here, there),
+            (Err(error), _) | (_, Err(error)) => {
+                let name = "what_is_changed_and_deleted_is_the_interface_of_its_own_namespace";
+                return withheld::cannot_run(name, &error.message);
+            }
+        };
+        assert_eq!(here.near().index(), there.near().index());
+        there.near().set_transmit_queue_packets(77).expect("root of the namespace");
+        assert_eq!(there.near().transmit_queue_packets(), Ok(77));
+        assert_ne!(here.near().transmit_queue_packets(), Ok(77));
+        let near = there.near().try_clone().expect("a descriptor");
+        drop(there);
+        assert!(here.near().exists() && !near.exists());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{bind, recv, send, socket_with};
+use std::sync::{Mutex, PoisonError};
 
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
@@ -33,6 +34,16 @@ const IFLA_INFO_KIND: u16 = 1;
 
 /// A message header is 16 bytes.
 const HEADER_LEN: usize = 16;
+
+/// The number of the last request. Who makes one holds it until the answer is there: a socket may be shared, and of
+/// two who read it each might have the other's.
+static SEQUENCE: Mutex<u32> = Mutex::new(0);
+
+/// A socket for requests that are for the network namespace in which it is made, whoever makes them later.
+pub(crate) fn socket() -> Result<OwnedFd, Errno> {
+    // Protocol 0 of AF_NETLINK is NETLINK_ROUTE.
+    socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)
+}
 
 /// A message in the making.
 struct Message {
@@ -64,17 +75,30 @@ impl Message {
         self
     }
 
-    /// Sends the message and waits for the kernel's verdict.
-    fn execute(mut self) -> Result<(), Errno> {
+    /// Sends the message in the network namespace of the calling thread and waits for the kernel's verdict.
+    fn execute(self) -> Result<(), Errno> {
+        self.execute_by(&socket()?)
+    }
+
+    /// The same in the namespace of `socket`.
+    fn execute_by(mut self, socket: &OwnedFd) -> Result<(), Errno> {
+        let mut sequence = SEQUENCE.lock().unwrap_or_else(PoisonError::into_inner);
+        *sequence = sequence.wrapping_add(1);
         let len = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(&len.to_ne_bytes());
-        // Protocol 0 of AF_NETLINK is NETLINK_ROUTE.
-        let socket: OwnedFd =
-            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-        send(&socket, &self.bytes, SendFlags::empty())?;
+        self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        send(socket, &self.bytes, SendFlags::empty())?;
         let mut answer = [0; 1_024];
-        let (len, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
-        verdict(answer.get(..len).unwrap_or(&[]))
+        loop {
+            match recv(socket, &mut answer, RecvFlags::empty()) {
+                // The answer to a request whose maker did not wait for it is nobody's.
+                Ok(_) if answer[8..12] != sequence.to_ne_bytes() => {}
+                Ok((len, _)) => return verdict(answer.get(..len).unwrap_or(&[])),
+                // What was asked for is done, or is not, and is still to be told.
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
     }
 }
 
@@ -145,12 +169,12 @@ pub(crate) fn add_bridge(name: &str) -> Result<(), Errno> {
         .execute()
 }
 
-/// Makes interface `index` a port of the bridge `master`.
-pub(crate) fn set_master(index: u32, master: u32) -> Result<(), Errno> {
+/// Makes interface `index` a port of the bridge `master`, both of the namespace of `socket`.
+pub(crate) fn set_master(socket: &OwnedFd, index: u32, master: u32) -> Result<(), Errno> {
     const IFLA_MASTER: u16 = 10;
     Message::new(RTM_SETLINK, &interface_body(index))
         .attribute(IFLA_MASTER, &master.to_ne_bytes())
-        .execute()
+        .execute_by(socket)
 }
 
 /// Gives interface `index` another name, for tests of what that leaves as it is.
@@ -160,18 +184,18 @@ pub(crate) fn set_name(index: u32, name: &str) -> Result<(), Errno> {
     Message::new(RTM_SETLINK, &interface_body(index)).attribute(IFLA_IFNAME, &name).execute()
 }
 
-/// Deletes interface `index`.
-pub(crate) fn delete_link(index: u32) -> Result<(), Errno> {
-    Message::new(RTM_DELLINK, &interface_body(index)).execute()
+/// Deletes interface `index` of the namespace of `socket`.
+pub(crate) fn delete_link(socket: &OwnedFd, index: u32) -> Result<(), Errno> {
+    Message::new(RTM_DELLINK, &interface_body(index)).execute_by(socket)
 }
 
-/// Sets how many packets the transmit queue of interface `index` holds. The ioctl for this wants
+/// Sets how many packets the transmit queue of interface `index` of the namespace of `socket` holds. The ioctl for this wants
 /// root of the whole machine; this one is content with root of the namespace.
-pub(crate) fn set_queue_len(index: u32, packets: u32) -> Result<(), Errno> {
+pub(crate) fn set_queue_len(socket: &OwnedFd, index: u32, packets: u32) -> Result<(), Errno> {
     const IFLA_TXQLEN: u16 = 13;
     Message::new(RTM_SETLINK, &interface_body(index))
         .attribute(IFLA_TXQLEN, &packets.to_ne_bytes())
-        .execute()
+        .execute_by(socket)
 }
 
 /// Gives interface `index` an address. An IPv6 address is used at once, without looking for a

@@ -88,6 +88,6 @@ impl VethPair {
 impl Drop for VethPair {
     fn drop(&mut self) {
         // It takes the other end along. It fails only where the pair is gone already.
-        let _ = netlink::delete_link(self.near.index());
+        let _ = self.near.remove();
     }
 }
