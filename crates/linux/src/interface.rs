@@ -423,8 +423,8 @@ fn eventually(condition: impl Fn() -> bool) -> bool {
 
 /// Whether the kernel has a route to itself for this address.
 fn takes_packets_to(address: Ipv6Addr) -> bool {
-    // Where the table cannot be read, nothing can be waited for.
-    let Ok(table) = fs::read_to_string("/proc/net/ipv6_route") else { return true };
+    // Where the table cannot be read, nothing can be waited for. That of /proc/net is the main thread's.
+    let Ok(table) = fs::read_to_string("/proc/thread-self/net/ipv6_route") else { return true };
     lists_host_route(&table, address)
 }
 
@@ -494,6 +494,20 @@ mod tests {
         let near = there.near().try_clone().expect("a descriptor");
         drop(there);
         assert!(here.near().exists() && !near.exists());
+    }
+
+    #[test]
+    fn an_ipv6_address_is_there_also_in_the_namespace_of_one_thread() {
+        let lo = namespace::enter_by_thread().and_then(|()| Interface::named("lo"));
+        let lo = match lo {
+            Ok(lo) => lo,
+            Err(error) => {
+                let name = "an_ipv6_address_is_there_also_in_the_namespace_of_one_thread";
+                return withheld::cannot_run(name, &error.message);
+            }
+        };
+        let address = "fd07::1".parse().expect("an address");
+        assert_eq!(lo.add_address(address, 64), Ok(()));
     }
 
     #[test]
