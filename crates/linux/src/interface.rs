@@ -511,6 +511,22 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_taken_is_said_to_be() {
+        let pair = namespace::enter_by_thread().and_then(|()| VethPair::new("near0", "far0"));
+        let _pair = match pair {
+            Ok(pair) => pair,
+            Err(error) => {
+                return withheld::cannot_run("a_name_that_is_taken_is_said_to_be", &error.message);
+            }
+        };
+        for (near, far) in [("near0", "far1"), ("near1", "far0")] {
+            let kind = VethPair::new(near, far).expect_err("one of them is taken").kind;
+            assert_eq!(kind, std::io::ErrorKind::AlreadyExists, "{near}, {far}");
+        }
+        assert!(Interface::named("near1").is_err() && Interface::named("far1").is_err());
+    }
+
+    #[test]
     fn an_interface_that_is_not_there_is_named_in_the_error() {
         let error = Interface::named("no-such-if0").expect_err("no such interface");
         assert!(error.message.contains("no-such-if0"), "{error}");

@@ -23,6 +23,7 @@ const RTM_NEWNEIGH: u16 = 28;
 const NLM_F_REQUEST: u16 = 0x001;
 const NLM_F_ACK: u16 = 0x004;
 const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 
 const AF_INET: u8 = 2;
@@ -53,7 +54,16 @@ struct Message {
 impl Message {
     /// A message of this type whose fixed part is `body`.
     fn new(kind: u16, body: &[u8]) -> Self {
-        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_REPLACE | NLM_F_CREATE;
+        Self::flagged(kind, NLM_F_REPLACE, body)
+    }
+
+    /// One that makes an interface, of which there must be none of its name.
+    fn making(body: &[u8]) -> Self {
+        Self::flagged(RTM_NEWLINK, NLM_F_EXCL, body)
+    }
+
+    fn flagged(kind: u16, flag: u16, body: &[u8]) -> Self {
+        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | flag;
         let mut bytes = vec![0; HEADER_LEN];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
@@ -154,7 +164,7 @@ pub(crate) fn add_veth_pair(near: &str, far: &str, (there, back): (u32, u32)) ->
     let info = Message::nested(&[])
         .attribute(IFLA_INFO_KIND, b"veth")
         .attribute(IFLA_INFO_DATA, &data.bytes);
-    end(Message::new(RTM_NEWLINK, &interface_body(0)), near, there, back)
+    end(Message::making(&interface_body(0)), near, there, back)
         .attribute(IFLA_LINKINFO, &info.bytes)
         .execute()
 }
@@ -163,7 +173,7 @@ pub(crate) fn add_veth_pair(near: &str, far: &str, (there, back): (u32, u32)) ->
 pub(crate) fn add_bridge(name: &str) -> Result<(), Errno> {
     let name: Vec<u8> = name.bytes().chain([0]).collect();
     let info = Message::nested(&[]).attribute(IFLA_INFO_KIND, b"bridge");
-    Message::new(RTM_NEWLINK, &interface_body(0))
+    Message::making(&interface_body(0))
         .attribute(IFLA_IFNAME, &name)
         .attribute(IFLA_LINKINFO, &info.bytes)
         .execute()
