@@ -306,4 +306,16 @@ mod tests {
         assert_eq!(verdict(&answer), Err(Errno::EXIST));
         assert_eq!(verdict(&answer[..18]), Err(Errno::PROTO));
     }
+
+    /// As where the wait for it failed. It says that all is well, and the other request is refused.
+    #[test]
+    fn an_answer_that_nobody_waited_for_is_not_that_to_the_next_request() {
+        const NLMSG_NOOP: u16 = 1;
+        let socket = socket().expect("everybody may have one");
+        let mut request = Message::new(NLMSG_NOOP, &[]);
+        request.bytes[..4].copy_from_slice(&(HEADER_LEN as u32).to_ne_bytes());
+        send(&socket, &request.bytes, SendFlags::empty()).expect("the kernel listens");
+        let nobodys = i32::MAX as u32;
+        assert!(delete_link(&socket, nobodys).is_err());
+    }
 }
