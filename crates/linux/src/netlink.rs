@@ -199,8 +199,8 @@ pub(crate) fn delete_link(socket: &OwnedFd, index: u32) -> Result<(), Errno> {
     Message::new(RTM_DELLINK, &interface_body(index)).execute_by(socket)
 }
 
-/// Sets how many packets the transmit queue of interface `index` of the namespace of `socket` holds. The ioctl for this wants
-/// root of the whole machine; this one is content with root of the namespace.
+/// Sets how many packets the transmit queue of interface `index` of the namespace of `socket` holds. The ioctl for
+/// this wants root of the whole machine; this one is content with root of the namespace.
 pub(crate) fn set_queue_len(socket: &OwnedFd, index: u32, packets: u32) -> Result<(), Errno> {
     const IFLA_TXQLEN: u16 = 13;
     Message::new(RTM_SETLINK, &interface_body(index))

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv6Addr};
 use ip::{HeaderTemplate, stamp};
-use wire::{HardwareAddress, NdpRepr, ether_type};
+use wire::{HardwareAddress, NdpRepr, TcpHeader, ether_type};
 
 /// The station that crafted frames come from.
 pub(crate) const STRANGER: HardwareAddress = HardwareAddress([2, 0, 0, 0, 0, 99]);
@@ -56,4 +56,33 @@ pub(crate) fn ndp(source: Ipv6Addr, to: Ipv6Addr, hop_limit: u8, message: &NdpRe
     let station = HardwareAddress::of_ip_multicast(to.into()).unwrap_or(super::station(0));
     let addresses = (source.into(), to.into());
     packet(station, addresses, wire::protocol::ICMPV6, hop_limit, (&bytes, 2))
+}
+
+/// A TCP segment without data in an IPv4 packet to 10.0.0.2, without link header. Its sums are this file's own.
+pub(crate) fn segment(source: [u8; 4], header: &TcpHeader) -> Vec<u8> {
+    let mut segment = vec![0; header.header_len()];
+    header.emit(&mut segment).expect("room");
+    let mut pseudo: Vec<u8> = [&source[..], &[10, 0, 0, 2, 0, 6]].concat();
+    pseudo.extend((segment.len() as u16).to_be_bytes());
+    pseudo.extend(&segment);
+    segment[16..18].copy_from_slice(&internet_checksum(&pseudo).to_be_bytes());
+    let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
+    ip.extend(source);
+    ip.extend([10, 0, 0, 2]);
+    ip[2..4].copy_from_slice(&((20 + segment.len()) as u16).to_be_bytes());
+    let sum = internet_checksum(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    ip.extend(segment);
+    ip
+}
+
+pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
 }

@@ -6,6 +6,7 @@ pub(crate) mod harness;
 
 use core::net::SocketAddr;
 use device::TransmitMode;
+use harness::craft::segment;
 use harness::{Net, address, data};
 use peak_alloc::PeakAlloc;
 use stack::{ListenOptions, SocketId};
@@ -189,34 +190,5 @@ pub(crate) fn spoofed_syn(number: u32) -> Vec<u8> {
         options: TcpOptions { mss: Some(1_460), ..TcpOptions::default() },
         ..TcpHeader::default()
     };
-    packet(source, &header)
-}
-
-/// An IPv4 packet to 10.0.0.2 that is nothing but headers.
-pub(crate) fn packet(source: [u8; 4], header: &TcpHeader) -> Vec<u8> {
-    let mut segment = vec![0; header.header_len()];
-    header.emit(&mut segment).expect("room");
-    let mut pseudo: Vec<u8> = [&source[..], &[10, 0, 0, 2, 0, 6]].concat();
-    pseudo.extend((segment.len() as u16).to_be_bytes());
-    pseudo.extend(&segment);
-    segment[16..18].copy_from_slice(&internet_checksum(&pseudo).to_be_bytes());
-    let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
-    ip.extend(source);
-    ip.extend([10, 0, 0, 2]);
-    ip[2..4].copy_from_slice(&((20 + segment.len()) as u16).to_be_bytes());
-    let sum = internet_checksum(&ip);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    ip.extend(segment);
-    ip
-}
-
-fn internet_checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    segment(source, &header)
 }

@@ -1,5 +1,6 @@
 //! Handshakes that peers begin: full queues, SYN cookies, floods, and what is left in TIME-WAIT.
 
+use crate::harness::craft::{internet_checksum, segment};
 use crate::harness::{self, Fate, Net, address, data};
 use core::net::SocketAddr;
 use counters::DropReason;
@@ -18,36 +19,6 @@ const SECOND: Duration = Duration::from_secs(1);
 fn listen(net: &mut Net, options: ListenOptions) -> (SocketId, SocketAddr) {
     let local = SocketAddr::new(address(1, false), 80);
     (net.hosts[1].shard.tcp_listen_with(local, options).expect("a free port"), local)
-}
-
-/// An IPv4 packet from 10.0.0.1 (or the address given) to 10.0.0.2 without link header.
-fn packet(source: [u8; 4], header: &TcpHeader) -> Vec<u8> {
-    let mut segment = vec![0; header.header_len()];
-    header.emit(&mut segment).expect("room");
-    let mut pseudo: Vec<u8> = [&source[..], &[10, 0, 0, 2, 0, 6]].concat();
-    pseudo.extend((segment.len() as u16).to_be_bytes());
-    pseudo.extend(&segment);
-    let sum = internet_checksum(&pseudo);
-    segment[16..18].copy_from_slice(&sum.to_be_bytes());
-    let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
-    ip.extend(source);
-    ip.extend([10, 0, 0, 2]);
-    ip[2..4].copy_from_slice(&((20 + segment.len()) as u16).to_be_bytes());
-    let sum = internet_checksum(&ip);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    ip.extend(segment);
-    ip
-}
-
-fn internet_checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 fn syn(port: u16, number: u32) -> TcpHeader {
@@ -106,7 +77,7 @@ fn a_flood_of_spoofed_syns_keeps_nobody_out() {
     let (listener, local) = listen(&mut net, options);
     for number in 0..1_000_u32 {
         let source = [192, 0, (number >> 8) as u8, number as u8];
-        net.inject(1, [packet(source, &syn(1_024 + number as u16, number))]);
+        net.inject(1, [segment(source, &syn(1_024 + number as u16, number))]);
         // What goes to hosts that never asked goes nowhere: there is no route, or nobody answers.
         if number % 50 == 0 {
             let port = net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
@@ -132,7 +103,7 @@ fn without_cookies_what_is_beyond_the_backlog_is_dropped_and_counted() {
     let (_, _) =
         listen(&mut net, ListenOptions { half_open_max: 8, syn_cookies, ..Default::default() });
     for port in 0..20 {
-        net.inject(1, [packet([10, 0, 0, 9], &syn(2_000 + port, 5))]);
+        net.inject(1, [segment([10, 0, 0, 9], &syn(2_000 + port, 5))]);
     }
     assert_eq!(net.hosts[1].shard.half_open_count(), 8);
     assert_eq!(net.hosts[1].shard.counters().drops.count(DropReason::BacklogFull), 12);
@@ -140,7 +111,7 @@ fn without_cookies_what_is_beyond_the_backlog_is_dropped_and_counted() {
     net.run(120 * SECOND);
     assert_eq!(net.hosts[1].shard.half_open_count(), 0);
     for port in 0..8 {
-        net.inject(1, [packet([10, 0, 0, 9], &syn(3_000 + port, 5))]);
+        net.inject(1, [segment([10, 0, 0, 9], &syn(3_000 + port, 5))]);
     }
     assert_eq!(net.hosts[1].shard.half_open_count(), 8);
 }
@@ -157,18 +128,18 @@ fn cookies_that_were_not_sent_are_refused() {
         flags: TcpFlags::ACK,
         ..syn(4_000, number)
     };
-    net.inject(1, [packet([10, 0, 0, 9], &ack(1, SeqNumber(77)))]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack(1, SeqNumber(77)))]);
     assert_eq!(net.hosts[1].shard.counters().shard.syn_cookies_refused, 0, "none was out");
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 500))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(4_000, 500))]);
     net.run(MS);
     let cookie = answers(&net, mark).last().expect("a SYN-ACK").sequence;
-    net.inject(1, [packet([10, 0, 0, 9], &ack(501, cookie + 200))]);
-    net.inject(1, [packet([10, 0, 0, 9], &ack(900, cookie + 1))]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack(501, cookie + 200))]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack(900, cookie + 1))]);
     assert_eq!(net.hosts[1].shard.counters().shard.syn_cookies_refused, 2);
     assert_eq!(net.hosts[1].shard.tcp_accept(listener), Err(SocketError::WouldBlock));
     net.run(200 * SECOND);
-    net.inject(1, [packet([10, 0, 0, 9], &ack(501, cookie + 1))]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack(501, cookie + 1))]);
     assert_eq!(net.hosts[1].shard.tcp_accept(listener), Err(SocketError::WouldBlock), "too old");
     assert_eq!(net.hosts[1].shard.counters().shard.syn_cookies_accepted, 0);
 }
@@ -182,7 +153,7 @@ fn a_handshake_under_way_keeps_the_settings_of_its_syn_ack() {
     let mut first = syn(4_000, 500);
     first.options.window_scale = Some(7);
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &first)]);
+    net.inject(1, [segment([10, 0, 0, 9], &first)]);
     net.run(MS);
     let answer = *answers(&net, mark).last().expect("a SYN-ACK");
     let scale = answer.options.window_scale.expect("it was offered one");
@@ -196,14 +167,14 @@ fn a_handshake_under_way_keeps_the_settings_of_its_syn_ack() {
     shard.tcp_set_listener(listener, Arc::new(small)).expect("it listens");
     let flags = TcpFlags::ACK;
     let ack = TcpHeader { acknowledgment: answer.sequence + 1, flags, ..syn(4_000, 501) };
-    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack)]);
     let server = net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
     let now = net.now;
     let info = net.hosts[1].shard.tcp_info(now, server).expect("open");
     assert_eq!(info.window_scale, Some((7, scale)));
     // And the next one is of the new settings.
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &TcpHeader { source_port: 4_001, ..first })]);
+    net.inject(1, [segment([10, 0, 0, 9], &TcpHeader { source_port: 4_001, ..first })]);
     net.run(MS);
     let answer = *answers(&net, mark).last().expect("a SYN-ACK");
     assert_eq!(answer.options.window_scale, Some(0));
@@ -217,17 +188,17 @@ fn a_cookie_opens_one_connection() {
     let syn_cookies = SynCookieMode::Always;
     let (listener, _) = listen(&mut net, ListenOptions { syn_cookies, ..Default::default() });
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 500))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(4_000, 500))]);
     net.run(MS);
     let cookie = answers(&net, mark).last().expect("a SYN-ACK").sequence;
     let flags = TcpFlags::ACK;
     let ack = TcpHeader { acknowledgment: cookie + 1, flags, ..syn(4_000, 501) };
-    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack)]);
     let server = net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
     net.hosts[1].shard.tcp_abort(net.now, server);
     net.run(MS);
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack)]);
     net.run(MS);
     assert_eq!(net.hosts[1].shard.tcp_accept(listener), Err(SocketError::WouldBlock));
     let counters = net.hosts[1].shard.counters().shard;
@@ -235,11 +206,11 @@ fn a_cookie_opens_one_connection() {
     assert!(answers(&net, mark).last().expect("an answer").flags.contains(TcpFlags::RST));
     // Another SYN of the same port gets a cookie of its own.
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 90_000))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(4_000, 90_000))]);
     net.run(MS);
     let cookie = answers(&net, mark).last().expect("a SYN-ACK").sequence;
     let ack = TcpHeader { acknowledgment: cookie + 1, flags, ..syn(4_000, 90_001) };
-    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack)]);
     assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
     net.run(400 * SECOND);
     assert_eq!(net.hosts[1].shard.holdings().spent_cookies, 0, "none is kept for ever");
@@ -254,7 +225,7 @@ fn a_cookie_of_before_a_listener_was_set_anew_is_not_good() {
         let syn_cookies = SynCookieMode::Always;
         let (listener, _) =
             listen(&mut net, ListenOptions { syn_cookies, ..ListenOptions::default() });
-        net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 500))]);
+        net.inject(1, [segment([10, 0, 0, 9], &syn(4_000, 500))]);
         net.run(MS);
         let cookie = answers(&net, 0).last().expect("a SYN-ACK").sequence;
         if is_set {
@@ -263,7 +234,7 @@ fn a_cookie_of_before_a_listener_was_set_anew_is_not_good() {
         }
         let flags = TcpFlags::ACK;
         let ack = TcpHeader { flags, acknowledgment: cookie + 1, ..syn(4_000, 501) };
-        net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+        net.inject(1, [segment([10, 0, 0, 9], &ack)]);
         assert_eq!(net.hosts[1].shard.tcp_accept(listener).is_ok(), !is_set);
     }
 }
@@ -275,19 +246,19 @@ fn a_cookie_is_good_though_the_backlog_has_room_again() {
     let mut net = Net::new(TransmitMode::Multidata, false);
     let (listener, _) =
         listen(&mut net, ListenOptions { half_open_max: 1, ..ListenOptions::default() });
-    net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 500))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(4_000, 500))]);
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &syn(4_001, 500))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(4_001, 500))]);
     net.run(MS);
     let cookie = answers(&net, mark).last().expect("a SYN-ACK").sequence;
     let reset = TcpHeader { flags: TcpFlags::RST, sequence: SeqNumber(501), ..syn(4_000, 0) };
-    net.inject(1, [packet([10, 0, 0, 9], &reset)]);
-    net.inject(1, [packet([10, 0, 0, 9], &syn(4_001, 500))]);
+    net.inject(1, [segment([10, 0, 0, 9], &reset)]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(4_001, 500))]);
     assert_eq!(net.hosts[1].shard.half_open_count(), 1, "not by cookie this time");
     let mark = net.wire.len();
     let flags = TcpFlags::ACK;
     let ack = TcpHeader { flags, acknowledgment: cookie + 1, ..syn(4_001, 501) };
-    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack)]);
     net.run(MS);
     assert!(answers(&net, mark).iter().all(|answer| !answer.flags.contains(TcpFlags::RST)));
     net.hosts[1].shard.tcp_accept(listener).expect("the peer has it open");
@@ -525,7 +496,7 @@ fn a_repeated_syn_gets_the_same_syn_ack() {
     header.options.timestamps = Some(TcpTimestamps { value: 77, echo: 0 });
     let mark = net.wire.len();
     for _ in 0..2 {
-        net.inject(1, [packet([10, 0, 0, 9], &header)]);
+        net.inject(1, [segment([10, 0, 0, 9], &header)]);
         net.run(300 * MS);
     }
     let answers = answers(&net, mark);
@@ -546,7 +517,7 @@ fn a_syn_ack_waits_for_the_least_timeout_where_the_first_is_less() {
     let mut net = Net::with_config(TransmitMode::Multidata, false, config);
     listen(&mut net, ListenOptions::default());
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(3_000, 9))]);
     for (pass, sent) in [(299, 1), (2, 2), (598, 2), (2, 3)] {
         net.run(pass * MS);
         assert_eq!(answers(&net, mark).len(), sent);
@@ -562,7 +533,7 @@ fn a_later_repetition_of_a_syn_has_its_own_timestamp_echoed() {
     let mark = net.wire.len();
     for value in [77, 577] {
         header.options.timestamps = Some(TcpTimestamps { value, echo: 0 });
-        net.inject(1, [packet([10, 0, 0, 9], &header)]);
+        net.inject(1, [segment([10, 0, 0, 9], &header)]);
         net.run(400 * MS);
     }
     let echoes = answers(&net, mark).into_iter().map(|it| it.options.timestamps.map(|it| it.echo));
@@ -575,7 +546,7 @@ fn no_more_than_a_minute_passes_between_two_syn_acks() {
     let config = tcp::Config { syn_ack_retries: 8, ..tcp::Config::default() };
     let mut net = Net::with_config(TransmitMode::Multidata, false, config);
     listen(&mut net, ListenOptions::default());
-    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(3_000, 9))]);
     while net.step() {}
     let mut sent_at = Vec::new();
     for second in 0..300 {
@@ -594,12 +565,12 @@ fn no_more_than_a_minute_passes_between_two_syn_acks() {
 fn a_syn_whose_listener_is_gone_is_for_the_one_that_listens_now() {
     let mut net = Net::new(TransmitMode::Multidata, false);
     let (listener, _) = listen(&mut net, ListenOptions::default());
-    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(3_000, 9))]);
     net.run(100 * MS);
     net.hosts[1].shard.close(net.now, listener);
     let (listener, _) = listen(&mut net, ListenOptions::default());
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(3_000, 9))]);
     net.run(100 * MS);
     let answers = answers(&net, mark);
     let [syn_ack] = &answers[..] else { panic!("{answers:?}") };
@@ -610,7 +581,7 @@ fn a_syn_whose_listener_is_gone_is_for_the_one_that_listens_now() {
         flags: TcpFlags::ACK,
         ..syn(3_000, 9)
     };
-    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    net.inject(1, [segment([10, 0, 0, 9], &ack)]);
     assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
     assert_eq!(net.hosts[1].shard.half_open_count(), 0);
 }
@@ -620,11 +591,11 @@ fn a_syn_whose_listener_is_gone_is_for_the_one_that_listens_now() {
 fn what_comes_for_a_listener_that_is_gone_is_answered_with_a_reset() {
     let mut net = Net::new(TransmitMode::Multidata, false);
     let (listener, _) = listen(&mut net, ListenOptions::default());
-    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(3_000, 9))]);
     net.run(100 * MS);
     net.hosts[1].shard.close(net.now, listener);
     let mark = net.wire.len();
-    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(3_000, 9))]);
     net.run(100 * MS);
     let flags: Vec<_> = answers(&net, mark).iter().map(|answer| answer.flags).collect();
     assert_eq!(flags, [TcpFlags::RST | TcpFlags::ACK]);
@@ -636,7 +607,7 @@ fn what_comes_for_a_listener_that_is_gone_is_answered_with_a_reset() {
 fn a_half_open_connection_answers_one_segment_in_half_a_second() {
     let mut net = Net::new(TransmitMode::Multidata, false);
     listen(&mut net, ListenOptions::default());
-    net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 1))]);
+    net.inject(1, [segment([10, 0, 0, 9], &syn(4_000, 1))]);
     net.run(MS);
     let iss = answers(&net, 0)[0].sequence;
     // Beyond the window, with an acknowledgment that is right.
@@ -649,7 +620,7 @@ fn a_half_open_connection_answers_one_segment_in_half_a_second() {
     for header in [stray, syn(4_000, 1)] {
         net.run(500 * MS);
         let mark = net.wire.len();
-        net.inject(1, (0..20).map(|_| packet([10, 0, 0, 9], &header)));
+        net.inject(1, (0..20).map(|_| segment([10, 0, 0, 9], &header)));
         net.run(MS);
         assert_eq!(answers(&net, mark).len(), 1);
     }
@@ -661,7 +632,7 @@ fn resets_for_segments_without_a_connection_are_limited() {
     let mut net = Net::new(TransmitMode::Multidata, false);
     for number in 0..10_000 {
         let header = TcpHeader { flags: TcpFlags::ACK, ..syn(5_000, number) };
-        net.inject(1, [packet([10, 0, 0, 9], &header)]);
+        net.inject(1, [segment([10, 0, 0, 9], &header)]);
         if number % 100 == 0 {
             net.run(MS);
         }
@@ -675,7 +646,7 @@ fn resets_for_segments_without_a_connection_are_limited() {
     assert!((300..=1_500).contains(&sent), "{sent}");
     net.run(SECOND);
     let header = TcpHeader { flags: TcpFlags::ACK, ..syn(5_000, 1) };
-    net.inject(1, [packet([10, 0, 0, 9], &header)]);
+    net.inject(1, [segment([10, 0, 0, 9], &header)]);
     assert_eq!(net.hosts[1].shard.counters().shard.resets_without_connection, sent + 1);
 }
 
