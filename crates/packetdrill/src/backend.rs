@@ -17,8 +17,9 @@ pub(crate) trait Backend {
     /// The time.
     fn now_us(&mut self) -> u64;
 
-    /// Lets time pass.
-    fn wait_until(&mut self, at_us: u64);
+    /// Lets time pass. Returns the time by which an event of the runner's own is judged: where time
+    /// is real, one that comes late is the machine's doing and not the host's.
+    fn wait_until(&mut self, at_us: u64) -> u64;
 
     /// Packets arrive at the host, at once.
     fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String>;

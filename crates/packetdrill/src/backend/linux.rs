@@ -116,12 +116,12 @@ impl Backend for LinuxBackend {
         self.start.elapsed().as_micros() as u64
     }
 
-    fn wait_until(&mut self, at_us: u64) {
+    fn wait_until(&mut self, at_us: u64) -> u64 {
         loop {
             self.look();
             let now_us = self.now_us();
             if now_us >= at_us {
-                return;
+                return at_us;
             }
             self.tun.wait(Duration::from_micros(at_us - now_us).min(NAP));
         }

@@ -67,11 +67,12 @@ impl Backend for StackBackend {
         (self.host().now() - start).as_micros() as u64
     }
 
-    fn wait_until(&mut self, at_us: u64) {
+    fn wait_until(&mut self, at_us: u64) -> u64 {
         let at = self.at(at_us);
         while self.host().now() < at {
             self.step(at);
         }
+        self.now_us()
     }
 
     fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String> {

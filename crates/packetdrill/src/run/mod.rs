@@ -204,10 +204,9 @@ impl Runner<'_> {
     }
 
     fn wait_for(&mut self, due: Due) -> Result<(), String> {
-        self.backend.wait_until(due.first_us);
+        let at_us = self.backend.wait_until(due.first_us);
         self.check_pending()?;
-        let now_us = self.backend.now_us();
-        self.check_time("the event", due, now_us)
+        self.check_time("the event", due, at_us)
     }
 
     /// Whether something happened when it should have.
