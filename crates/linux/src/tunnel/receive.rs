@@ -92,13 +92,13 @@ impl Receiver {
         counters: &mut DeviceCounters,
     ) -> (Received, Option<Errno>) {
         let mut failed = None;
-        let mut is_filled = false;
+        let mut may_more = false;
         self.is_starved = false;
         let mut frames = self.held.hand_up(batch, frames_max);
         if frames < frames_max {
             let slots = self.slots_max.min(frames_max - frames);
             match self.call(socket, pool, slots, counters) {
-                Ok(filled) => is_filled = filled,
+                Ok(may) => may_more = may,
                 Err(errno) => failed = Some(errno),
             }
             frames += self.take_arrivals(batch, frames_max - frames, transform, counters);
@@ -107,12 +107,11 @@ impl Receiver {
             counters.receive_batches += 1;
             counters.receive_frames += frames as u64;
         }
-        let more = is_filled || !self.held.is_empty() || frames == frames_max;
+        let more = may_more || !self.held.is_empty() || frames == frames_max;
         (Received { frames, more, failed: None }, failed)
     }
 
-    /// One recvmmsg(2) into as many blocks as wanted and to be had. Says whether all of them were
-    /// filled.
+    /// One recvmmsg(2) into as many blocks as wanted and to be had. Says whether more may wait.
     fn call(
         &mut self,
         socket: &OwnedFd,
@@ -147,7 +146,8 @@ impl Receiver {
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(false)
+        // Nobody has said that nothing waits, and a loop that watches for the edge would sleep over it.
+        Ok(true)
     }
 
     /// Opens what arrived and hands it up, as far as there is room.
