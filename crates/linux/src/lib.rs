@@ -6,6 +6,7 @@
 //! * [`PacketDevice`]: packet sockets (AF_PACKET) on an interface of the kernel's.
 //! * [`TunnelDevice`]: packets as datagrams of a UDP flow, each sealed by a transform of the
 //!   caller's choice.
+//! * [`StreamDevice`]: Ethernet frames over a stream socket, as to a virtual machine.
 //! * [`XdpDevice`]: an existing interface taken over by AF_XDP, frames in memory shared with the kernel.
 //! * [`Sandbox`]: user, network and mount namespaces of our own, so that tests and benches need no
 //!   root and leave no trace.
@@ -39,6 +40,7 @@ mod netlink;
 mod packet;
 mod pending;
 pub mod raw_calls;
+mod stream;
 mod system_error;
 mod tap;
 mod tun_file;
@@ -55,6 +57,7 @@ pub use bridge::Bridge;
 pub use interface::{Feature, Interface};
 pub use namespace::Sandbox;
 pub use packet::{PacketAddress, PacketConfig, PacketDevice, PacketQueue};
+pub use stream::{StreamConfig, StreamDevice, StreamQueue};
 pub use system_error::SystemError;
 pub use tap::{IoUring, Napi, TapConfig, TapDevice, TapKind, TapQueue};
 pub use tun_file::TunFile;
