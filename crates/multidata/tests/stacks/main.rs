@@ -31,6 +31,7 @@ mod squeues_narrow;
 mod squeues_revoked;
 mod squeues_unlike;
 mod stalls;
+mod streams;
 mod tcp;
 mod udp;
 mod unread;
