@@ -29,6 +29,8 @@ pub enum DeviceKind {
     Xdp,
     /// The in-process wire: two stacks in one process.
     Wire,
+    /// Frames over a stream socket of the kernel's (a Unix pair), as to a virtual machine: two stacks in one process.
+    Stream,
     /// A UDP tunnel over the kernel's loopback: two stacks in two processes.
     Tunnel,
 }
@@ -44,6 +46,7 @@ impl DeviceKind {
             Self::Packet => "packet",
             Self::Xdp => "xdp",
             Self::Wire => "wire",
+            Self::Stream => "stream",
             Self::Tunnel => "tunnel",
         }
     }
@@ -55,6 +58,7 @@ impl DeviceKind {
             Self::Tap | Self::Tun | Self::TapPair | Self::Wire => Forms::ALL,
             Self::Packet => linux::PacketDevice::FORMS,
             Self::Xdp => linux::XdpDevice::FORMS,
+            Self::Stream => linux::StreamDevice::FORMS,
             Self::Tunnel => linux::TunnelDevice::FORMS,
         }
     }
@@ -70,7 +74,7 @@ impl DeviceKind {
     pub const fn peer(self) -> PeerKind {
         match self {
             Self::Tap | Self::Tun | Self::Packet | Self::Xdp => PeerKind::Kernel,
-            Self::TapPair | Self::Wire | Self::Tunnel => PeerKind::Own,
+            Self::TapPair | Self::Wire | Self::Stream | Self::Tunnel => PeerKind::Own,
         }
     }
 }
@@ -533,10 +537,10 @@ impl Scenario {
                         interface polls only for frames that it does not split itself"
                 .to_owned());
         }
-        if self.device == DeviceKind::Xdp && self.offload {
+        if matches!(self.device, DeviceKind::Xdp | DeviceKind::Stream) && self.offload {
             return Err(
-                "--offload on is for other devices: AF_XDP takes neither super-frames nor unfinished \
-                 checksums"
+                "--offload on is for other devices: AF_XDP and streams of frames take neither super-frames nor \
+                 unfinished checksums"
                     .to_owned(),
             );
         }

@@ -14,14 +14,15 @@ use bytes::Bytes;
 use device::{HardwareAddress, Medium, Queue, RateConfig, RateQueue, WireConfig, WireEnd, wire};
 use ip::Cidr;
 use linux::{
-    Bridge, Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice,
-    TapKind, TunnelDevice, VethPair, XdpConfig, XdpDevice,
+    Bridge, Feature, IoUring, Napi, PacketConfig, PacketDevice, StreamConfig, StreamDevice,
+    SystemError, TapConfig, TapDevice, TapKind, TunnelDevice, VethPair, XdpConfig, XdpDevice,
 };
 use multidata::{
     CaptureFile, InterfaceConfig, Layout, Policy, Stack, TcpListener, TcpStream, UdpSocket,
 };
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steering::{BadSpread, Spread};
@@ -94,7 +95,7 @@ impl Station {
         Self::over(scenario, opened, true)
     }
 
-    /// Two stacks of this process, one at each end of a wire or of a pair of TAPs: this one and the other
+    /// Two stacks of this process, one at each end of a wire, of a pair of TAPs or of a stream of frames: this one and the other
     /// one.
     ///
     /// # Errors
@@ -102,6 +103,7 @@ impl Station {
     pub fn pair(scenario: &Scenario) -> Result<(Self, Self), Failure> {
         let (near, far) = match scenario.device {
             DeviceKind::TapPair => open_tap_pair(scenario)?,
+            DeviceKind::Stream => open_stream(scenario)?,
             _ => open_wire(scenario),
         };
         Ok((Self::over(scenario, near, true)?, Self::over(scenario, far, false)?))
@@ -511,6 +513,21 @@ fn open_wire(scenario: &Scenario) -> (Opened, Opened) {
     let about = "wire in this process, loss-free and bounded";
     let opened = |queues| Opened { queues, about: about.to_owned(), ground: None };
     (opened(near), opened(far))
+}
+
+/// The two ends of a stream of frames.
+fn open_stream(scenario: &Scenario) -> Result<(Opened, Opened), Failure> {
+    let opened = |socket: UnixStream, last| {
+        let hardware_address = Some(HardwareAddress([0x02, 0, 0, 0, 0, last]));
+        let config = StreamConfig { hardware_address, mtu_bytes: scenario.mtu_bytes };
+        let mut device =
+            StreamDevice::over(socket, &config).attempt(|| "no frames can go over it")?;
+        let queue = device.queue(0).attempt(|| "cannot open the stream")?;
+        let about = device.negotiated().to_owned();
+        Ok(Opened { queues: vec![Box::new(queue)], about, ground: None })
+    };
+    let (near, far) = UnixStream::pair().attempt(|| "cannot make a pair of sockets")?;
+    Ok((opened(near, 2)?, opened(far, 1)?))
 }
 
 /// The queues, with a rate and with what passes them captured where the scenario says so.

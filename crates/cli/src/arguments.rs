@@ -379,6 +379,8 @@ enum DeviceArgument {
     Packet,
     Xdp,
     Wire,
+    /// Frames over a stream socket, as to a virtual machine, this stack at both ends
+    Stream,
     Tunnel,
 }
 
@@ -428,6 +430,7 @@ impl From<DeviceArgument> for DeviceKind {
             DeviceArgument::Packet => Self::Packet,
             DeviceArgument::Xdp => Self::Xdp,
             DeviceArgument::Wire => Self::Wire,
+            DeviceArgument::Stream => Self::Stream,
             DeviceArgument::Tunnel => Self::Tunnel,
         }
     }
@@ -537,12 +540,12 @@ impl PathArguments {
         };
         match (self.peer, device.peer()) {
             (Some(PeerArgument::Kernel), PeerKind::Own) => Err(
-                "--peer kernel needs --device tap, tun, packet or xdp: wires and tunnels end in a \
+                "--peer kernel needs --device tap, tun, packet or xdp: wires, streams and tunnels end in a \
                  stack of ours"
                     .into(),
             ),
             (Some(PeerArgument::Own), PeerKind::Kernel) => {
-                Err("--peer self needs --device wire or tunnel: all others end in the kernel"
+                Err("--peer self needs --device wire, tap-pair, stream or tunnel: all others end in the kernel"
                     .into())
             }
             _ => Ok(device),
