@@ -519,7 +519,8 @@ fn open_wire(scenario: &Scenario) -> (Opened, Opened) {
 fn open_stream(scenario: &Scenario) -> Result<(Opened, Opened), Failure> {
     let opened = |socket: UnixStream, last| {
         let hardware_address = Some(HardwareAddress([0x02, 0, 0, 0, 0, last]));
-        let config = StreamConfig { hardware_address, mtu_bytes: scenario.mtu_bytes };
+        let mtu_bytes = scenario.mtu_bytes;
+        let config = StreamConfig { hardware_address, mtu_bytes, ..StreamConfig::default() };
         let mut device =
             StreamDevice::over(socket, &config).attempt(|| "no frames can go over it")?;
         let queue = device.queue(0).attempt(|| "cannot open the stream")?;

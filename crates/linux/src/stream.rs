@@ -48,11 +48,15 @@ pub struct StreamConfig {
     /// Nothing that is 1,500 bytes long lies between two ends of a socket, so where the other end can have more, more
     /// is faster.
     pub mtu_bytes: usize,
+    /// What the kernel may hold for the other end, with its overhead, as far as the system grants it
+    /// (`net.core.wmem_max`): as many frames as are to wait there, and to be read by one call.
+    pub socket_buffer_bytes: usize,
 }
 
 impl Default for StreamConfig {
     fn default() -> Self {
-        Self { hardware_address: None, mtu_bytes: 1_500 }
+        // A few hundred usual frames.
+        Self { hardware_address: None, mtu_bytes: 1_500, socket_buffer_bytes: 1 << 20 }
     }
 }
 
@@ -92,6 +96,8 @@ impl StreamDevice {
             );
             return Err(DeviceError::new(ErrorKind::InvalidInput, message));
         }
+        // The system grants what it grants, and every stream has some.
+        let _ = sockopt::set_socket_send_buffer_size(&socket, config.socket_buffer_bytes);
         let address = match config.hardware_address {
             Some(address) => own_address::asked_for(address)?,
             // Of the other end's nothing is known, and of two at random none is like another.
