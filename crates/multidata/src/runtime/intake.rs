@@ -3,13 +3,18 @@
 //! [`steering::Coalescer`] decides how many frames are fetched by one call, and whether they are handed
 //! up at once or held until more have come. Held frames lie here, in the blocks they arrived in; the
 //! hold-off is one of the squeue's deadlines ([`Core::deadline`](super::squeue::Core::deadline)), so
-//! whoever sleeps on the device comes back in time.
+//! whoever sleeps on the device comes back in time. They were received, whatever becomes of the device: where it
+//! panics, fails or is replaced, where its interface is removed or the stack is ended, they go up at once.
 //!
 //! A sleeper is woken by each frame during a hold-off, as the kernel tells of every one: what a hold-off
 //! saves is the work behind the device, not the wake-up.
 
+use super::hand_over;
+use super::squeue::Core;
+use super::turn::Panic;
 use batch::{BlockPool, ReceiveBatch};
 use device::{Queue, Received};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use steering::{BatchSizes, Coalescer, Coalescing, Verdict};
 use time::Instant;
 
@@ -39,35 +44,47 @@ impl Intake {
         self.coalescer = Coalescer::new(coalescing);
     }
 
-    /// Starts afresh with the same setting, for another device in the place of the one there was: what
-    /// is held came by that one.
+    /// Starts afresh with the same setting, for another device in the place of the one there was.
     pub(crate) fn restart(&mut self) {
         self.set_coalescing(self.coalescing());
-        self.held = ReceiveBatch::new();
     }
 
-    /// Fetches frames into `batch`, which must be empty. It stays so where they are held; otherwise
-    /// `frames` of the result counts all that are in it.
+    /// Fetches frames into `batch`, which must be empty. It stays so where they are held.
+    ///
+    /// # Errors
+    /// What the device panicked with. What was held before is handed up then, for nobody knows whether a later call will
+    /// come back; what the call itself has brought is not, because it never said so.
     pub(crate) fn fetch(
         &mut self,
         now: Instant,
         queue: &mut dyn Queue,
         pool: &BlockPool,
         batch: &mut ReceiveBatch,
-    ) -> Received {
-        core::mem::swap(batch, &mut self.held);
-        let mut received = queue.receive(pool, batch, self.coalescer.frames_max());
-        let verdict = self.coalescer.on_received(now, received.frames, received.more);
-        let is_held = matches!(verdict, Verdict::Hold { .. }) && received.failed.is_none();
-        if is_held {
-            core::mem::swap(batch, &mut self.held);
-            received.frames = 0;
-            return received;
+    ) -> Result<Received, Panic> {
+        let frames_max = self.coalescer.frames_max();
+        let fetched = catch_unwind(AssertUnwindSafe(|| queue.receive(pool, batch, frames_max)));
+        let holds = match &fetched {
+            Ok(received) => {
+                let verdict = self.coalescer.on_received(now, batch.len(), received.more);
+                matches!(verdict, Verdict::Hold { .. }) && received.failed.is_none()
+            }
+            Err(_) => {
+                batch.clear();
+                false
+            }
+        };
+        self.held.append(batch);
+        if !holds {
+            self.take(batch);
         }
+        fetched
+    }
+
+    /// Takes what is held out, into `batch`, which must be empty.
+    fn take(&mut self, batch: &mut ReceiveBatch) {
+        core::mem::swap(batch, &mut self.held);
         self.coalescer.on_handed_up();
-        received.frames = batch.len();
-        self.sizes.add(received.frames);
-        received
+        self.sizes.add(batch.len());
     }
 
     /// When held frames are to be fetched for at the latest.
@@ -78,6 +95,70 @@ impl Intake {
     /// How many batches of which size were handed up.
     pub(crate) fn sizes(&self) -> BatchSizes {
         self.sizes
+    }
+}
+
+impl Core {
+    /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
+    pub(super) fn fetch_round(&mut self, now: Instant) -> bool {
+        let Self { shard, ports, desk, receive, discipline, .. } = self;
+        // Before the devices are asked, which may have no blocks to receive into.
+        let mut has_more = shard.relieve_pool();
+        // Before the devices are asked, so that frames of a flow that came by another squeue's
+        // ring stay before those that come by its own now.
+        if let Some(desk) = desk {
+            let taken = hand_over::take_in(desk, shard, now, ports, receive);
+            discipline.on_drained(taken.frames);
+            self.arrived += taken.frames;
+            has_more |= taken.more;
+        }
+        for index in 0..self.ports.len() {
+            let Self { ports, pool, receive, .. } = self;
+            let port = &mut ports[index];
+            if !self.hears || port.failed.is_some() {
+                continue;
+            }
+            receive.clear();
+            let fetched = port.intake.fetch(now, &mut *port.queue, pool, receive);
+            self.hand_up(now, index);
+            let Received { more, failed, .. } =
+                fetched.unwrap_or_else(|panic| resume_unwind(panic));
+            has_more |= more;
+            self.ports[index].failed = failed;
+        }
+        has_more
+    }
+
+    /// What is held of the frames of interface `index` goes in, where its device is not asked for others any more.
+    pub(super) fn hand_up_held(&mut self, now: Instant, index: usize) {
+        let Self { ports, receive, .. } = self;
+        let Some(port) = ports.get_mut(index).filter(|port| !port.intake.held.is_empty()) else {
+            return;
+        };
+        receive.clear();
+        port.intake.take(receive);
+        self.hand_up(now, index);
+        // What the shard has to say to them is owed.
+        self.is_unfinished = true;
+    }
+
+    /// The frames in the batch go in, as come by the device of interface `index`.
+    fn hand_up(&mut self, now: Instant, index: usize) {
+        let Self { shard, ports, desk, receive, discipline, .. } = self;
+        let port = &ports[index];
+        self.arrived += receive.len();
+        match desk {
+            _ if receive.is_empty() => {}
+            None => {
+                discipline.on_inline(receive.len());
+                shard.on_receive(now, port.id, receive);
+            }
+            Some(desk) => desk.spread(index, port.medium, receive, |own| {
+                discipline.on_inline(own.len());
+                shard.on_receive(now, port.id, own);
+            }),
+        }
+        receive.clear();
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) struct Core {
     /// Tells the time within a turn; without one it stands still.
     clock: Option<Box<dyn FnMut() -> Instant + Send>>,
     /// Frames that came since the worker asked last.
-    arrived: usize,
+    pub(super) arrived: usize,
     pub(crate) waiting: Waiting,
     /// Who is to be woken when the lock is released.
     pub(crate) woken: Vec<Sleeper>,
@@ -112,8 +112,8 @@ pub(crate) struct Core {
     /// Connections the application let go of that may have something left to deliver.
     pub(super) closing: Vec<SocketId>,
     pub(super) closing_checked_at: usize,
-    pool: BlockPool,
-    receive: ReceiveBatch,
+    pub(super) pool: BlockPool,
+    pub(super) receive: ReceiveBatch,
     transmit: Multidata,
     /// When the next turn is due though calls can be answered without.
     poll_at: Instant,
@@ -265,42 +265,6 @@ impl Core {
         has_more
     }
 
-    fn fetch_round(&mut self, now: Instant) -> bool {
-        let Self { shard, ports, hears, desk, pool, receive, discipline, .. } = self;
-        // Before the devices are asked, which may have no blocks to receive into.
-        let mut has_more = shard.relieve_pool();
-        // Before the devices are asked, so that frames of a flow that came by another squeue's
-        // ring stay before those that come by its own now.
-        if let Some(desk) = desk {
-            let taken = hand_over::take_in(desk, shard, now, ports, receive);
-            discipline.on_drained(taken.frames);
-            self.arrived += taken.frames;
-            has_more |= taken.more;
-        }
-        let open = |port: &Port| *hears && port.failed.is_none();
-        let open = ports.iter_mut().enumerate().filter(|(_, port)| open(port));
-        for (index, port) in open {
-            receive.clear();
-            let received = port.intake.fetch(now, &mut *port.queue, pool, receive);
-            self.arrived += received.frames;
-            match desk {
-                _ if received.frames == 0 => {}
-                None => {
-                    discipline.on_inline(received.frames);
-                    shard.on_receive(now, port.id, receive);
-                }
-                Some(desk) => desk.spread(index, port.medium, receive, |own| {
-                    discipline.on_inline(own.len());
-                    shard.on_receive(now, port.id, own);
-                }),
-            }
-            has_more |= received.more;
-            port.failed = received.failed;
-        }
-        receive.clear();
-        has_more
-    }
-
     /// Timers that are due fire, and what there is to send goes out; says whether there is more.
     fn send_round(&mut self, now: Instant) -> bool {
         if self.shard.poll_timeout().is_some_and(|due| due <= now) {
@@ -393,9 +357,13 @@ impl Core {
     /// are left, it concerns the connections by this one.
     fn look_at_devices(&mut self, now: Instant) {
         let mut failures = 0;
-        for port in &mut self.ports {
+        for index in 0..self.ports.len() {
+            let port = &mut self.ports[index];
             port.tell(&mut self.shard, now);
-            failures += usize::from(port.failed.is_some());
+            if port.failed.is_some() {
+                failures += 1;
+                self.hand_up_held(now, index);
+            }
         }
         if failures == self.failures {
             return;
@@ -464,9 +432,7 @@ impl Core {
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let retry = Instant::earliest(self.retry, self.waiting.deadline());
-        // What a failed device left is not fetched for any more.
-        let open = self.ports.iter().filter(|port| port.failed.is_none());
-        let held = open.filter_map(|port| port.intake.deadline()).min();
+        let held = self.ports.iter().filter_map(|port| port.intake.deadline()).min();
         let retry = Instant::earliest(retry, held);
         // Readers that never come are not waited for, and once they have, what was left is due.
         let left = if self.awaits_readers() { self.poll_at } else { Instant::ZERO };
@@ -663,10 +629,13 @@ impl Squeue {
     ) -> Result<Replaced, Place> {
         let waiter = place.queue.waiter();
         self.once_of_all(panic, |core, now| {
-            let Core { shard, ports, failures, past_devices, ended, .. } = core;
             // Another interface may have its index by now.
-            let index = ports.iter().position(|port| port.id == id);
-            let Some(index) = index.filter(|_| shard.has_interface(id)) else { return Err(place) };
+            let index = core.ports.iter().position(|port| port.id == id);
+            let Some(index) = index.filter(|_| core.shard.has_interface(id)) else {
+                return Err(place);
+            };
+            core.hand_up_held(now, index);
+            let Core { shard, ports, failures, past_devices, ended, .. } = core;
             // Counted afresh by the turn that follows.
             (*failures, *ended) = (usize::MAX, None);
             let old = ports[index].replace(shard, now, place, wanted);
@@ -685,6 +654,7 @@ impl Squeue {
         self.once_of_all(panic, |core, now| {
             let index = core.ports.iter().position(|port| port.id == id);
             let index = index.ok_or(SocketError::NoSuchInterface)?;
+            core.hand_up_held(now, index);
             let port = &mut core.ports[index];
             core.shard.remove_interface(now, id)?;
             let left = RemovedQueue::of(&*port.queue);

@@ -1,19 +1,21 @@
 //! Two squeues, one at each end of a wire, in virtual time: nothing takes any but what waits.
 
+use crate::runtime::Clock;
 use crate::runtime::port::Port;
 use crate::runtime::shared_queue::Place;
-use crate::runtime::squeue::Core;
+use crate::runtime::squeue::{Core, Squeue};
 use batch::{
     Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
 };
 use bytes::Bytes;
 use device::{
-    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, TransmitMode,
+    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Stop, TransmitMode,
     Transmitted, Waiter, WireConfig, WireEnd, wire,
 };
 use stack::{InterfaceConfig, Shard, ShardConfig, SocketId};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use steering::Coalescing;
 use time::{Duration, Instant};
 
@@ -260,24 +262,138 @@ fn one_by_one_is_one_by_one_and_a_changed_setting_loses_nothing_that_is_held() {
     assert_eq!(world.ends[1].shard.tcp_read(now, server, &mut bytes), Ok(4));
 }
 
+/// What a [`Faulty`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// It brings a frame with each call.
+    Brings,
+    /// The same, and then panics.
+    Panics,
+    /// It brings nothing, and takes what is sent.
+    Rests,
+    /// It brings nothing, and fails where it is to send.
+    Fails,
+}
+
+struct Faulty(Arc<Mutex<Plan>>);
+
+impl Faulty {
+    fn plan(&self) -> Plan {
+        *self.0.lock().expect("no panic under it")
+    }
+}
+
+struct Nothing;
+
+impl Waiter for Nothing {
+    fn wait(&self, _: Option<Duration>) {}
+
+    fn wake(&self) {}
+}
+
+impl Queue for Faulty {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::plain(Medium::Ip, 1_500)
+    }
+
+    fn set_mode(&mut self, _: TransmitMode) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        let cut = || DeviceError::new(std::io::ErrorKind::NetworkDown, "it was cut");
+        match self.plan() {
+            Plan::Fails => Transmitted { taken: 0, stopped: Some(Stop::Failed(cut())) },
+            _ => Transmitted { taken: batch.len(), stopped: None },
+        }
+    }
+
+    fn receive(&mut self, pool: &BlockPool, batch: &mut ReceiveBatch, _: usize) -> Received {
+        if matches!(self.plan(), Plan::Rests | Plan::Fails) {
+            return Received::default();
+        }
+        let block = batch.add_block(pool.allocate(20).expect("room").freeze());
+        let checksum = ReceivedChecksum::Unverified;
+        assert!(batch.push_frame(Frame { block, offset: 0, len: 20, checksum, segmented: None }));
+        assert!(self.plan() != Plan::Panics, "of the test's own making");
+        Received { frames: 1, ..Received::default() }
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::new(Nothing)
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+}
+
+/// A squeue whose device has brought a frame, which is held for an hour.
+fn holding() -> (Core, Arc<Mutex<Plan>>) {
+    let held = Coalescing { count: 64, hold_off: Duration::from_secs(3_600), adaptive: false };
+    let plan = Arc::new(Mutex::new(Plan::Brings));
+    let mut core = core(Faulty(Arc::clone(&plan)), 1, held);
+    core.run(Instant::ZERO);
+    assert_eq!(state(&core), (0, true));
+    assert_eq!(core.deadline(), Some(Instant::ZERO + held.hold_off));
+    (core, plan)
+}
+
+/// How many frames the shard was given, and whether any are held.
+fn state(core: &Core) -> (u64, bool) {
+    let is_held = core.pool.counters().outstanding_bytes > 0;
+    (core.shard.counters().shard.receive_frames, is_held)
+}
+
+// It was received, and a device that panics each time would hold it for ever.
+#[test]
+fn what_is_held_goes_up_where_the_device_panics_and_what_that_call_has_brought_does_not() {
+    let (mut core, plan) = holding();
+    *plan.lock().expect("no panic under it") = Plan::Panics;
+    for _ in 0..3 {
+        let ran = catch_unwind(AssertUnwindSafe(|| core.run(Instant::ZERO)));
+        assert!(ran.is_err(), "the caller hears of it");
+        assert_eq!(state(&core), (1, false));
+        assert_eq!(core.deadline(), None, "nobody need come for it");
+    }
+    *plan.lock().expect("no panic under it") = Plan::Brings;
+    core.run(Instant::ZERO);
+    assert_eq!(state(&core), (1, true), "with a hold-off of its own");
+}
+
 // Who waits would otherwise be back at once, again and again.
 #[test]
-fn a_failed_device_sets_no_deadline_and_what_it_left_does_not_come_by_the_next() {
-    let held = Coalescing { count: 64, hold_off: HOLD_OFF, adaptive: false };
-    let queue = || Flood { fetches: Arc::default(), left: 1 };
-    let mut core = core(queue(), 1, held);
-    let now = Instant::ZERO;
-    core.run(now);
-    assert_eq!(core.deadline(), Some(now + HOLD_OFF), "a frame is held");
-    core.ports[0].failed = Some(DeviceError::new(std::io::ErrorKind::NetworkDown, "it was cut"));
-    // As where other devices are left: the squeue goes on.
-    assert_eq!(core.deadline(), None);
-    let later = now + HOLD_OFF + HOLD_OFF;
-    let place = Place { queue: Box::new(Flood { left: 0, ..queue() }), receives: true };
-    let Core { shard, ports, .. } = &mut core;
-    drop(ports[0].replace(shard, later, place, Some(TransmitMode::Multidata)));
-    assert_eq!(ports[0].intake.coalescing(), held);
-    core.run(later);
-    assert_eq!(core.ports[0].intake.deadline(), None);
-    assert_eq!(core.ports[0].intake.sizes().batches_of_1, 0, "the old one's frame is gone");
+fn what_is_held_goes_up_where_no_more_is_fetched_and_sets_no_deadline() {
+    for end in ["it fails", "the stack is ended", "it is replaced", "the interface is removed"] {
+        let (core, plan) = holding();
+        *plan.lock().expect("no panic under it") = Plan::Rests;
+        let squeue = Squeue::new(core, Clock::start(), None);
+        let id = squeue.look(|core| core.ports[0].id);
+        let mut panic = None;
+        match end {
+            "it fails" => {
+                *plan.lock().expect("no panic under it") = Plan::Fails;
+                let peer = ([10, 1, 0, 2], 80).into();
+                let connecting = squeue
+                    .once_of_all(&mut panic, |core, now| core.shard.tcp_connect(now, None, peer));
+                connecting.expect("a route");
+                squeue.look(|core| assert!(core.failed.is_some() && core.is_unfinished));
+            }
+            "the stack is ended" => squeue.once_of_all(&mut panic, |core, _| core.end()),
+            "it is replaced" => {
+                let place = Place { queue: Box::new(Faulty(Arc::clone(&plan))), receives: true };
+                assert!(squeue.replace(id, place, None, &mut panic).is_ok());
+            }
+            _ => assert!(squeue.remove(id, &mut panic).is_ok()),
+        }
+        squeue.look(|core| {
+            assert_eq!(state(core), (1, false), "{end}");
+            assert_eq!(core.ports[0].intake.deadline(), None, "{end}");
+            assert_eq!(core.ports[0].intake.sizes().batches_of_1, 1, "{end}");
+        });
+    }
 }
