@@ -34,13 +34,17 @@ const TAKEN_PACKETS_MAX: usize = 64;
 pub fn packet_pipe(mtu_bytes: usize) -> (WireQueue, PacketSender, PacketReceiver) {
     assert!((1..=usize::from(u16::MAX)).contains(&mtu_bytes), "no packet has {mtu_bytes} bytes");
     let end = WireEnd::plain(Medium::Ip);
-    let config = WireConfig { mtu_bytes, ..WireConfig::new(end, end) };
+    pipe(&WireConfig { mtu_bytes, ..WireConfig::new(end, end) })
+}
+
+fn pipe(config: &WireConfig) -> (WireQueue, PacketSender, PacketReceiver) {
+    let WireConfig { mtu_bytes, a: end, .. } = *config;
     let [stack, sender, receiver] = [(); 3].map(|()| Arc::new(Doorbell::default()));
     let there = Arc::new(Lane::new(Arc::clone(&stack), Arc::clone(&receiver)));
     let back = Arc::new(Lane::new(Arc::clone(&sender), Arc::clone(&stack)));
-    let queue = WireQueue::new(&config, end, end, [&there, &back], stack);
+    let queue = WireQueue::new(config, end, end, [&there, &back], stack);
     let capacity = Room { packets: config.capacity_packets, bytes: config.capacity_bytes };
-    let (pool, staged) = (lane_pool(&config), Staged::default());
+    let (pool, staged) = (lane_pool(config), Staged::default());
     let receiver = PacketReceiver::new([there, Arc::clone(&back)], receiver);
     let sender = PacketSender { lane: back, doorbell: sender, capacity, mtu_bytes, pool, staged };
     (queue, sender, receiver)
@@ -286,8 +290,10 @@ mod tests {
     use bytes::Bytes;
     use core::sync::atomic::{AtomicUsize, Ordering};
     use core::task::Waker;
+    use core::time::Duration;
     use std::sync::Mutex;
     use std::task::Wake;
+    use std::time::Instant;
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
@@ -445,6 +451,36 @@ mod tests {
         assert_eq!((received.frames, received.failed.is_some()), (1, true));
         assert_eq!(receiver.recv(&mut out).expect("it was sent before"), 4);
         assert_eq!(kind(receiver.recv(&mut out)), Some(ErrorKind::NetworkDown));
+    }
+
+    /// It found none, and says so after the stack has taken everything: nobody would tell it any more.
+    #[test]
+    fn room_that_comes_while_a_thread_is_about_to_wait_for_it_is_not_missed() {
+        const PACKETS: usize = 150_000;
+        let end = WireEnd::plain(Medium::Ip);
+        let config = WireConfig { capacity_packets: 1, ..WireConfig::new(end, end) };
+        let (mut queue, mut sender, _receiver) = pipe(&config);
+        let stack = std::thread::spawn(move || {
+            let (pool, mut batch) = (BlockPool::new(PoolConfig::default()), ReceiveBatch::new());
+            let mut left = PACKETS;
+            while left > 0 {
+                batch.clear();
+                left -= queue.receive(&pool, &mut batch, 9).frames;
+                std::thread::yield_now();
+            }
+        });
+        for _ in 0..PACKETS {
+            while sender.try_send_many(&[b"packet"]).is_err() {
+                // Seldom within the few instructions that this is about; a sleep each time would make it more seldom still.
+                while sender.lane.packets() > 0 {
+                    std::thread::yield_now();
+                }
+                let asked = Instant::now();
+                sender.doorbell.wait(Some(Duration::from_secs(20)), || false);
+                assert!(asked.elapsed() < Duration::from_secs(10), "nobody rang");
+            }
+        }
+        stack.join().expect("all were taken");
     }
 
     /// A task that has one of the halves, as far as a waker knows of it.
