@@ -478,6 +478,21 @@ mod tests {
         assert_eq!((count(), doorbell.sleeps()), (0, 2), "a ring is heard once");
     }
 
+    /// Else each sleep that is ended by a ring is followed by one that ends at once.
+    #[test]
+    fn a_ring_that_ends_a_sleep_is_heard_once() {
+        let doorbell = Doorbell::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| doorbell.wait(None, || false));
+            while doorbell.sleeps() == 0 {
+                std::thread::yield_now();
+            }
+            doorbell.ring();
+        });
+        doorbell.wait(Some(Duration::ZERO), || false);
+        assert_eq!(doorbell.sleeps(), 2);
+    }
+
     struct Another;
 
     impl std::task::Wake for Another {
