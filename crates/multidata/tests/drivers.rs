@@ -3,7 +3,8 @@
 
 mod pair;
 
-use device::{EventSource, PacketSender, Queue, Waiter, WireQueue};
+use batch::{BlockPool, ReceiveBatch};
+use device::{EventSource, PacketSender, Queue, Received, Waiter, WireQueue};
 use multidata::{Driver, InterfaceConfig, Stack, TcpListener, TcpStream, Turn};
 use pair::{LEFT, PATIENCE, connected, is_soon, pair};
 use std::io::Read;
@@ -14,8 +15,18 @@ use std::time::{Duration, Instant};
 
 const PACKET: [u8; 40] = [0x45; 40];
 
-/// Sends, and is to do so when the next wait begins.
-type Plan = Arc<Mutex<(PacketSender, bool)>>;
+/// What happens to a wait, and what the device says.
+struct Course {
+    sender: PacketSender,
+    /// A packet is to be sent when the next one begins.
+    is_due: bool,
+    /// One has begun and not ended.
+    is_under_way: bool,
+    /// There is always more.
+    is_busy: bool,
+}
+
+type Plan = Arc<Mutex<Course>>;
 
 /// A device that a packet comes to just before a wait for it begins.
 struct Late(WireQueue, Plan);
@@ -25,7 +36,12 @@ struct LateWaiter(Arc<dyn Waiter>, Plan);
 struct LateSource(Arc<dyn EventSource>, Plan);
 
 impl Queue for Late {
-    device::forward_queue!(|self| self.0, but waiter);
+    device::forward_queue!(|self| self.0, but waiter, receive);
+
+    fn receive(&mut self, pool: &BlockPool, batch: &mut ReceiveBatch, max: usize) -> Received {
+        let received = self.0.receive(pool, batch, max);
+        Received { more: received.more || self.1.lock().expect("no panic").is_busy, ..received }
+    }
 
     fn waiter(&self) -> Arc<dyn Waiter> {
         Arc::new(LateWaiter(self.0.waiter(), Arc::clone(&self.1)))
@@ -56,14 +72,16 @@ impl EventSource for LateSource {
     }
 
     fn begin(&self, timeout: Option<Duration>) -> bool {
-        let (sender, is_due) = &mut *self.1.lock().expect("no panic");
-        if std::mem::take(is_due) {
-            sender.send(&PACKET).expect("there is room");
+        let course = &mut *self.1.lock().expect("no panic");
+        if std::mem::take(&mut course.is_due) {
+            course.sender.send(&PACKET).expect("there is room");
         }
+        assert!(!std::mem::replace(&mut course.is_under_way, true), "one at a time");
         self.0.begin(timeout)
     }
 
     fn end(&self) {
+        self.1.lock().expect("no panic").is_under_way = false;
         self.0.end();
     }
 }
@@ -72,7 +90,8 @@ impl EventSource for LateSource {
 #[test]
 fn a_frame_that_comes_between_a_turn_and_its_wait_is_fetched() {
     let (queue, sender, _receiver) = device::packet_pipe(1_500);
-    let plan: Plan = Arc::new(Mutex::new((sender, false)));
+    let course = Course { sender, is_due: false, is_under_way: false, is_busy: false };
+    let plan: Plan = Arc::new(Mutex::new(course));
     let plan_now = || plan.lock().expect("no panic");
     let interface = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address"));
     let stack = Stack::builder().interface(Late(queue, Arc::clone(&plan)), interface);
@@ -81,12 +100,20 @@ fn a_frame_that_comes_between_a_turn_and_its_wait_is_fetched() {
     let mut settle = || assert!((0..100).any(|_| driver.turn() == Turn::Wait), "nothing is there");
     settle();
     // The stack's own thread sees that it is not needed.
-    plan_now().0.send(&PACKET).expect("there is room");
+    plan_now().sender.send(&PACKET).expect("there is room");
     std::thread::sleep(Duration::from_millis(50));
     settle();
-    plan_now().1 = true;
+    plan_now().is_due = true;
     assert_eq!(driver.turn(), Turn::Again);
     assert_eq!(driver.turn(), Turn::Wait, "it was fetched");
+    assert!(plan_now().is_under_way);
+    plan_now().is_busy = true;
+    assert_eq!(driver.turn(), Turn::Again);
+    assert!(!plan_now().is_under_way, "who is to come back need not be called for it");
+    plan_now().is_busy = false;
+    driver.turn();
+    drop(driver);
+    assert!(!plan_now().is_under_way, "it waits no more");
 }
 
 /// So long nothing happens before a stack's threads are taken to rest: 5 ms doubled until it is a second, with a margin.
