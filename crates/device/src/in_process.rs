@@ -177,7 +177,7 @@ impl WireQueue {
     ) -> Self {
         Self {
             capabilities: Capabilities {
-                batch_packets_max: end.batch_packets_max.min(config.capacity_packets).max(1),
+                batch_packets_max: end.batch_packets_max.max(1),
                 checksum_transmit: end.checksum_transmit,
                 checksum_receive: peer.checksum_transmit,
                 segmentation: end.segmentation,
