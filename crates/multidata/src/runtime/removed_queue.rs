@@ -21,9 +21,8 @@ pub(super) struct RemovedQueue {
 }
 
 impl RemovedQueue {
-    /// In the place of `queue`.
-    pub(super) fn of(queue: &dyn Queue) -> Self {
-        let (capabilities, counters) = (queue.capabilities(), queue.counters());
+    /// In the place of one that could this, as far as the shard knows, and has counted that.
+    pub(super) fn new(capabilities: Capabilities, counters: DeviceCounters) -> Self {
         Self { capabilities, counters, waiter: Arc::default() }
     }
 }

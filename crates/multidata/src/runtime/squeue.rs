@@ -19,7 +19,7 @@ use super::outside::Entered;
 use super::port::Port;
 use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
-use super::turn::Panic;
+use super::turn::{Panic, ask_keeping};
 use super::waiter_slot::{Replaced, WaiterSlot};
 use super::waiters::Waiters;
 use super::waiting::{Parker, Sleeper, Waiting};
@@ -628,7 +628,8 @@ impl Squeue {
         panic: &mut Option<Panic>,
     ) -> Result<Replaced, Place> {
         let waiter = place.queue.waiter();
-        self.once_of_all(panic, |core, now| {
+        let mut of_old = None;
+        let replaced = self.once_of_all(panic, |core, now| {
             // Another interface may have its index by now.
             let index = core.ports.iter().position(|port| port.id == id);
             let Some(index) = index.filter(|_| core.shard.has_interface(id)) else {
@@ -636,13 +637,15 @@ impl Squeue {
             };
             core.hand_up_held(now, index);
             let Core { shard, ports, failures, past_devices, ended, .. } = core;
+            past_devices.merge(&ask_keeping(&mut of_old, || ports[index].queue.counters()));
             // Counted afresh by the turn that follows.
             (*failures, *ended) = (usize::MAX, None);
             let old = ports[index].replace(shard, now, place, wanted);
-            past_devices.merge(&old.counters());
             // Under the lock: who decides to sleep finds the new one.
             Ok(self.waiters.replace(index, waiter, old))
-        })
+        });
+        *panic = panic.take().or(of_old);
+        replaced
     }
 
     /// Removes interface `id`, and what it stood on, which is handed out as by [`Squeue::replace`].
@@ -651,17 +654,22 @@ impl Squeue {
         id: InterfaceId,
         panic: &mut Option<Panic>,
     ) -> Result<Replaced, SocketError> {
-        self.once_of_all(panic, |core, now| {
+        let mut of_old = None;
+        let removed = self.once_of_all(panic, |core, now| {
             let index = core.ports.iter().position(|port| port.id == id);
             let index = index.ok_or(SocketError::NoSuchInterface)?;
             core.hand_up_held(now, index);
             let port = &mut core.ports[index];
+            let status = core.shard.transmit_status(id).ok_or(SocketError::NoSuchInterface)?;
             core.shard.remove_interface(now, id)?;
-            let left = RemovedQueue::of(&*port.queue);
+            let counters = ask_keeping(&mut of_old, || port.queue.counters());
+            let left = RemovedQueue::new(status.capabilities, counters);
             let waiter = left.waiter();
             let old = port.remove(left);
             Ok(self.waiters.remove(index, waiter, old))
-        })
+        });
+        *panic = panic.take().or(of_old);
+        removed
     }
 
     /// Adds the interface that `add` makes in the shard, in the place of one that was removed or behind all others;

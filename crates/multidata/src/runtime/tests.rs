@@ -31,6 +31,8 @@ struct Silent {
     /// What it took goes on when it is called once more so often.
     stalls: AtomicUsize,
     is_flooding: AtomicBool,
+    /// It panics when it is asked what it has counted.
+    is_ruined: AtomicBool,
     woken: Mutex<bool>,
     changed: Condvar,
 }
@@ -93,6 +95,7 @@ impl Queue for SilentQueue {
     }
 
     fn counters(&self) -> DeviceCounters {
+        assert!(!self.0.is_ruined.load(Ordering::SeqCst), "of the test's own making");
         DeviceCounters::default()
     }
 }
@@ -468,4 +471,19 @@ fn a_device_that_is_stalled_is_called_again_though_nothing_is_sent() {
     }
     core.run(now);
     assert_eq!(core.deadline(), otherwise);
+}
+
+#[test]
+fn who_sleeps_is_woken_by_the_device_in_the_place_of_one_that_panics() {
+    let (squeue, device, _) = squeue();
+    device.is_ruined.store(true, Ordering::SeqCst);
+    let new = Arc::new(Silent::default());
+    let place = Place { queue: Box::new(SilentQueue(Arc::clone(&new))), receives: true };
+    let id = squeue.look(|core| core.ports[0].id);
+    let mut panic = None;
+    let replaced = squeue.replace(id, place, None, &mut panic);
+    drop(replaced.ok().expect("the interface is there").empty());
+    assert!(panic.is_some(), "who replaces it hears of it");
+    squeue.waiters.wake_first();
+    assert_eq!(new.wakes.load(Ordering::SeqCst), 1);
 }

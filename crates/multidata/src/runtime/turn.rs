@@ -58,6 +58,15 @@ pub(crate) fn resume_unless_panicking(panic: Option<Panic>) {
     }
 }
 
+/// Asks a device something in the middle of what is done whatever becomes of it; what it panics with is kept for the
+/// caller, who has more to do.
+pub(crate) fn ask_keeping<T: Default>(panic: &mut Option<Panic>, ask: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|it| {
+        panic.get_or_insert(it);
+        T::default()
+    })
+}
+
 /// What follows a call that could be answered at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {

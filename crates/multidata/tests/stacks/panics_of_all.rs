@@ -1,15 +1,16 @@
 //! Devices that panic where something is done in all squeues, or undone where a thread panics already: it is done all the
 //! same, in each of them, and the process goes on.
 
-use crate::pair::{self, LEFT, interface};
-use batch::{BlockPool, ReceiveBatch};
-use device::{Queue, Received, WireQueue};
+use crate::pair::{self, LEFT, RIGHT, interface};
+use batch::{BlockPool, PoolConfig, ReceiveBatch};
+use device::{Capabilities, DeviceCounters, Queue, Received, WireQueue};
 use multidata::{InterfaceConfig, Stack, TcpListener, UdpSocket};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Panics while it is told to: in threads of the application, or in all.
 struct Device {
@@ -149,4 +150,82 @@ fn a_place_is_taken_again_though_no_turn_came_to_its_end() {
         addresses.concat(),
         ["10.3.0.1/24", "10.2.0.1/24"].map(|it| it.parse().expect("one"))
     );
+}
+
+/// Panics whatever it is asked of itself, once it is told to, as one whose lock a panic has poisoned.
+struct Ruined(WireQueue, Arc<AtomicBool>);
+
+impl Ruined {
+    fn ask(&self) {
+        assert!(!self.1.load(Ordering::SeqCst), "of the test's own making");
+    }
+}
+
+impl Queue for Ruined {
+    device::forward_queue!(|self| self.0, but capabilities, counters);
+
+    fn capabilities(&self) -> Capabilities {
+        self.ask();
+        self.0.capabilities()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        self.ask();
+        self.0.counters()
+    }
+}
+
+type Queues = Vec<Box<dyn Queue>>;
+
+/// It is what others are put in the place of.
+#[test]
+fn a_device_that_panics_whatever_it_is_asked_can_be_replaced_and_removed() {
+    for (squeues, removes) in [(1, false), (2, false), (1, true), (2, true)] {
+        let is_ruined = Arc::<AtomicBool>::default();
+        let wires = (0..squeues).map(|_| device::wire(pair::ethernet()));
+        let (ruined, mut ends): (Queues, Vec<WireQueue>) = wires
+            .map(|(near, far)| (Box::new(Ruined(near, Arc::clone(&is_ruined))) as _, far))
+            .unzip();
+        let stack = Stack::builder().squeues(squeues).multiqueue_interface(ruined, interface(LEFT));
+        let stack = stack.build().expect("a stack");
+        let wires = (0..squeues).map(|_| device::wire(pair::ethernet()));
+        let (near, far): (Queues, Queues) =
+            wires.map(|(near, far)| (Box::new(near) as _, Box::new(far) as _)).unzip();
+        let sockets: Vec<UdpSocket> = (7_000..7_008)
+            .map(|port| UdpSocket::bind(&stack, ("0.0.0.0", port)).expect("a free port"))
+            .collect();
+        let pool = BlockPool::new(PoolConfig::default());
+        let read = |socket: &UdpSocket| {
+            socket.set_read_timeout(Some(pair::PATIENCE)).expect("a timeout");
+            assert_eq!(socket.recv(&mut [0; 9]).expect("it arrives"), 5);
+        };
+        std::thread::scope(|scope| {
+            // Who waits for the only device hears that it is gone.
+            let waiting = sockets.iter().filter(|_| !removes);
+            waiting.for_each(|socket| drop(scope.spawn(|| read(socket))));
+            std::thread::sleep(Duration::from_millis(30));
+            is_ruined.store(true, Ordering::SeqCst);
+            let mut near = Some(near);
+            let ended = catch_unwind(AssertUnwindSafe(|| match removes {
+                true => stack.remove_interface(0),
+                false => stack.replace_queues(0, near.take().expect("once")),
+            }));
+            assert!(ended.is_err(), "who panics hears of it");
+            for end in &mut ends {
+                let received = end.receive(&pool, &mut ReceiveBatch::new(), usize::MAX);
+                assert!(received.failed.is_some(), "the other end is let go of");
+            }
+            if let Some(near) = near {
+                let added = stack.add_multiqueue_interface(near, interface(LEFT));
+                assert_eq!(added.expect("its place is free"), 0);
+            }
+            let peer = Stack::builder().squeues(squeues);
+            let peer = peer.multiqueue_interface(far, interface(RIGHT)).build().expect("a stack");
+            let source = UdpSocket::bind(&peer, (RIGHT, 0)).expect("a free port");
+            for port in 7_000..7_008 {
+                source.send_to(b"hello", local(port)).expect("a route");
+            }
+            sockets.iter().filter(|_| removes).for_each(read);
+        });
+    }
 }
