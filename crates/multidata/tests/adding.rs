@@ -4,7 +4,7 @@ mod pair;
 
 use batch::{BlockPool, ReceiveBatch};
 use multidata::device::{
-    self, DeviceError, Queue, Received, TransmitMode, WireConfig, WireQueue, wire,
+    self, DeviceError, Queue, Received, TransmitMode, Waiter, WireConfig, WireQueue, wire,
 };
 use multidata::ip::Cidr;
 use multidata::{
@@ -418,4 +418,50 @@ fn a_device_that_panics_meanwhile_leaves_the_squeues_equal() {
     });
     drop(second);
     serves(&peer(far, 2), 2);
+}
+
+type Queues = Vec<Box<dyn Queue>>;
+
+/// A device that panics where it is asked what to wait for.
+struct Sleepless(WireQueue);
+
+impl Queue for Sleepless {
+    device::forward_queue!(|self| self.0, but waiter);
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        panic!("of the test's own making");
+    }
+}
+
+#[test]
+fn a_device_that_panics_when_it_is_added_or_replaces_another_leaves_all_as_it_was() {
+    let _alone = alone();
+    for squeues in [1, 2] {
+        let wires = (0..squeues).map(|_| wire(pair::ethernet()));
+        let (near, far): (Queues, Queues) =
+            wires.map(|(near, far)| (Box::new(near) as _, Box::new(far) as _)).unzip();
+        let build = |queues, address| {
+            let builder = Stack::builder().squeues(squeues);
+            builder.multiqueue_interface(queues, interface(address)).build().expect("a stack")
+        };
+        let (hub, first) = (build(near, "10.3.0.1/24"), build(far, "10.3.0.2/24"));
+        let refuses = |act: &dyn Fn(Queues)| {
+            let (near, mut far) = wire(pair::ethernet());
+            // That of the squeue which comes last.
+            let queues = (1..squeues).map(|_| Box::new(wire(pair::ethernet()).0) as _);
+            let queues = queues.chain([Box::new(Sleepless(near)) as _]).collect();
+            catch_unwind(AssertUnwindSafe(|| act(queues))).expect_err("it is handed on");
+            let pool = BlockPool::new(Default::default());
+            let received = far.receive(&pool, &mut ReceiveBatch::new(), 1);
+            assert!(received.failed.is_some(), "it is let go of");
+        };
+        refuses(&|queues| drop(hub.add_multiqueue_interface(queues, interface("10.3.1.1/24"))));
+        let (index, second) = join(&hub, 2);
+        assert_eq!(index, 1);
+        refuses(&|queues| drop(hub.replace_queues(0, queues)));
+        talk(&hub, &first, "10.3.0.2:80");
+        talk(&hub, &second, "10.3.2.2:80");
+        assert_eq!(hub.interfaces()[index].id.index(), Some(index), "as events name it");
+        hub.remove_interface(index).expect("all squeues have the same");
+    }
 }

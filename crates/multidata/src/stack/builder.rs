@@ -507,8 +507,8 @@ impl StackBuilder {
     }
 }
 
-/// Brings the devices to the mode that the interface begins with, and has the system say what is random: all that can
-/// fail of itself, before any shard has the interface.
+/// Brings the devices to the mode that the interface begins with, asks them what is waited for, and has the system say
+/// what is random: all that can fail of itself, before any shard has the interface.
 pub(super) fn ask_devices(
     queues: &mut [Box<dyn Queue>],
     config: &mut InterfaceConfig,
@@ -516,6 +516,7 @@ pub(super) fn ask_devices(
     for queue in queues {
         let mode = queue.capabilities().mode_for(config.mode);
         queue.set_mode(mode).map_err(io::Error::from)?;
+        drop(queue.waiter());
     }
     if let Some(key @ None) = &mut config.slaac {
         let mut random = IdentifierKey([0; 16]);

@@ -71,6 +71,8 @@ impl Stack {
         for queue in &mut queues {
             let mode = queue.capabilities().mode_for(wanted);
             queue.set_mode(mode).map_err(io::Error::from)?;
+            // A device that panics is to do so before any squeue has one of its queues.
+            drop(queue.waiter());
         }
         let mut places = shared_queue::distribute(queues, squeues.len()).into_iter();
         let (mut replaced, mut panic) = (Vec::new(), None);
