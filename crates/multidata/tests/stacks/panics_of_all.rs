@@ -194,6 +194,10 @@ fn a_device_that_panics_whatever_it_is_asked_can_be_replaced_and_removed() {
         let sockets: Vec<UdpSocket> = (7_000..7_008)
             .map(|port| UdpSocket::bind(&stack, ("0.0.0.0", port)).expect("a free port"))
             .collect();
+        let peer = Stack::builder().squeues(squeues).multiqueue_interface(far, interface(RIGHT));
+        // It outlives those who read: they would hear that its end of the wires is gone.
+        let peer = peer.build().expect("a stack");
+        let source = UdpSocket::bind(&peer, (RIGHT, 0)).expect("a free port");
         let pool = BlockPool::new(PoolConfig::default());
         let read = |socket: &UdpSocket| {
             socket.set_read_timeout(Some(pair::PATIENCE)).expect("a timeout");
@@ -219,9 +223,6 @@ fn a_device_that_panics_whatever_it_is_asked_can_be_replaced_and_removed() {
                 let added = stack.add_multiqueue_interface(near, interface(LEFT));
                 assert_eq!(added.expect("its place is free"), 0);
             }
-            let peer = Stack::builder().squeues(squeues);
-            let peer = peer.multiqueue_interface(far, interface(RIGHT)).build().expect("a stack");
-            let source = UdpSocket::bind(&peer, (RIGHT, 0)).expect("a free port");
             for port in 7_000..7_008 {
                 source.send_to(b"hello", local(port)).expect("a route");
             }
