@@ -13,8 +13,18 @@
 //! ip -n guest link set tun0 up && ip -n guest route add default dev tun0
 //! ip netns exec guest curl http://example.org
 //! ```
+//!
+//! A name with a slash is a Unix socket at which virtual machines call, one after the other, without root anywhere:
+//! `qemu-system-x86_64 -netdev stream,id=net,addr.type=unix,addr.path=/tmp/vm.sock -device virtio-net,netdev=net ..`. In the
+//! machine, which asks for no address here:
+//!
+//! ```sh
+//! ip address add 10.0.2.15/24 dev eth0
+//! ip link set eth0 up && ip route add default via 10.0.2.2
+//! echo nameserver 9.9.9.9 > /etc/resolv.conf
+//! ```
 
-use linux::{TapConfig, TapDevice, TapKind};
+use linux::{StreamConfig, StreamDevice, TapConfig, TapDevice, TapKind};
 use multidata::device::Queue;
 use multidata::ip::{Cidr, IcmpErrorKind};
 use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack};
@@ -26,13 +36,14 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::UdpSocket;
 use tokio::net::tcp::{ReadHalf as OuterReadHalf, WriteHalf as OuterWriteHalf};
+use tokio::net::{UdpSocket, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -74,10 +85,30 @@ async fn forward() -> Result<(), Box<dyn Error>> {
     linux::descriptors::raise();
     let name = std::env::args_os().nth(1).unwrap_or_else(|| "tun0".into());
     let name = name.into_string().map_err(|name| format!("{}: not UTF-8", name.display()))?;
+    if name.contains('/') {
+        return serve_machines(&name).await;
+    }
     let config = TapConfig { name: Some(name), kind: TapKind::Tun, ..TapConfig::default() };
     let mut tun = TapDevice::open(&config)?;
     println!("{}", tun.negotiated());
     relay(tun.queue(0)?, FLOWS_MAX, IDLE).await
+}
+
+/// Relays for the virtual machines that call at a Unix socket, one after the other.
+pub(crate) async fn serve_machines(path: &str) -> Result<(), Box<dyn Error>> {
+    // An earlier run may have left its own; whatever else is there stays, and the name is taken.
+    if std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket()) {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path).map_err(|error| format!("{path}: {error}"))?;
+    loop {
+        let (socket, _) = listener.accept().await?;
+        let mut device = StreamDevice::over(socket.into_std()?, &StreamConfig::default())?;
+        println!("{}", device.negotiated());
+        if let Err(gone) = relay(device.queue(0)?, FLOWS_MAX, IDLE).await {
+            println!("{gone}");
+        }
+    }
 }
 
 /// Relays what comes by `queue`, until that fails.

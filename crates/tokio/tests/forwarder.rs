@@ -7,14 +7,15 @@ mod forwarder;
 #[path = "../../multidata/tests/kernel/mod.rs"]
 mod kernel;
 
-use forwarder::{FLOWS_MAX, IDLE, relay};
-use linux::Interface;
+use forwarder::{FLOWS_MAX, IDLE, relay, serve_machines};
+use linux::{Interface, StreamConfig, StreamDevice};
 use multidata::device::{Medium, WireConfig, WireEnd, wire};
 use multidata::{
     EchoAnswer, InterfaceConfig, RawSocket, Stack, TcpStream, UdpSocket, echo_request,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ const TESTS: &[kernel::Test] = &[
     ("datagrams_reach_the_outside_and_its_answers_come_back", datagrams),
     ("no_more_flows_of_datagrams_than_may_be", bounded),
     ("a_flow_of_datagrams_that_is_idle_is_forgotten", forgotten),
+    ("virtual_machines_reach_the_outside_one_after_the_other", machines),
 ];
 
 const PINGS: &str = "pings_reach_the_outside_and_its_answers_come_back";
@@ -246,4 +248,41 @@ fn forgotten() {
         }
         assert!(began.elapsed() < PATIENCE, "the first is not forgotten");
     }
+}
+
+/// A machine is a stack with Ethernet below it here, whose frames go over the socket at which it calls.
+fn machines() {
+    let path = std::env::temp_dir().join(format!("machines-{}.sock", std::process::id()));
+    // One that an earlier run left.
+    drop(UnixListener::bind(&path).expect("nobody has it"));
+    let at = path.to_str().expect("UTF-8").to_owned();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(serve_machines(&at)).expect("it serves for ever");
+    });
+    let (outer, at) = outside(OUTSIDE[0]);
+    for _ in 0..2 {
+        let started = Instant::now();
+        let socket = loop {
+            match UnixStream::connect(&path) {
+                Err(error) => assert!(started.elapsed() < PATIENCE, "nobody listens: {error}"),
+                Ok(socket) => break socket,
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut device = StreamDevice::over(socket, &StreamConfig::default()).expect("a stream");
+        let interface = InterfaceConfig::new("10.0.2.15/24".parse().expect("a network"))
+            .gateway("10.0.2.2".parse().expect("an address"));
+        let queue = device.queue(0).expect("it has one");
+        let guest = Stack::builder().interface(queue, interface).build().expect("a stack");
+        let refused = TcpStream::connect(&guest, at).expect_err("nobody listens there");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let socket = inside(&guest, at);
+        socket.send(b"question").expect("a route");
+        let mut bytes = [0; 16];
+        let (len, from) = outer.recv_from(&mut bytes).expect("it comes");
+        outer.send_to(&bytes[..len], from).expect("it goes");
+        assert_eq!(socket.recv(&mut bytes).expect("it comes back"), 8);
+    }
+    std::fs::remove_file(&path).expect("it is there");
 }
