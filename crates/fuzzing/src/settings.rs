@@ -115,6 +115,7 @@ pub(crate) fn set(
             let outcome = station.shard.raw_set_hop_limit(socket, (value > 0xff).then_some(limit));
             assert!(outcome.is_err() || value <= 0xff || limit > 0, "nobody sends a limit of 0");
             let _ = station.shard.raw_set_mtu_discovery(socket, any_discovery(value));
+            let _ = station.shard.raw_set_receive_buffer(socket, any_size(value));
         }
         28 => group(station, now, socket, value),
         _ => set_shard(station, now, setting % SETTINGS, value),

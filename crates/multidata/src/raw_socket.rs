@@ -12,7 +12,7 @@ use crate::groups::{LastPlan, copy_one};
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
-use crate::socket::Socket;
+use crate::socket::{Socket, check_buffer};
 use batch::Chunks;
 use core::task::Waker;
 use ip::Cidr;
@@ -255,6 +255,20 @@ impl RawSocket {
         let id = self.socket.id;
         let set = |core: &mut Core, _| core.shard.raw_set_mtu_discovery(id, discovery);
         self.socket.squeue().once_sending(set).map_err(socket_error)
+    }
+
+    /// How much may wait unread (SO_RCVBUF), as of
+    /// [`UdpSocket::set_receive_buffer_size`](crate::UdpSocket::set_receive_buffer_size).
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_receive_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        check_buffer(bytes)?;
+        let id = self.socket.id;
+        self.socket
+            .squeue()
+            .look(|core| core.shard.raw_set_receive_buffer(id, bytes))
+            .map_err(socket_error)
     }
 
     /// Whether calls wait (the default) or answer `WouldBlock`.

@@ -53,9 +53,8 @@ use wire::{Icmpv4Repr, Icmpv6Repr, protocol};
 /// Sockets of whole protocols at most: a packet passes by all of them.
 const RAW_SOCKETS_MAX: usize = 64;
 
-/// What a socket holds at most: as a UDP socket, in packets and in bytes.
-const QUEUE_PACKETS_MAX: usize = 2_048;
-const QUEUE_BYTES_MAX: usize = 212_992;
+/// What a socket holds at most where its program says nothing: as a UDP socket.
+const QUEUE_BYTES_DEFAULT: usize = 212_992;
 
 /// Places that an empty queue keeps, as of a UDP socket: there may be very many sockets for echoes.
 const PLACES_KEPT: usize = 64;
@@ -102,7 +101,9 @@ pub(crate) struct RawSocket {
     hop_limit: Option<u8>,
     mtu_discovery: MtuDiscovery,
     queue: VecDeque<RawPacket>,
+    /// Payload and what holding it costs, and the bound of that.
     held_bytes: usize,
+    held_bytes_max: usize,
     pub(crate) pending: Readiness,
 }
 
@@ -115,6 +116,7 @@ impl RawSocket {
             mtu_discovery: MtuDiscovery::default(),
             queue: VecDeque::new(),
             held_bytes: 0,
+            held_bytes_max: QUEUE_BYTES_DEFAULT,
             pending: Readiness::NONE,
         }
     }
@@ -160,8 +162,8 @@ impl RawSocket {
     }
 
     fn has_room_for(&self, len: usize) -> bool {
-        let fits = self.held_bytes + len + PACKET_COST_BYTES <= QUEUE_BYTES_MAX;
-        self.queue.len() < QUEUE_PACKETS_MAX && (fits || self.queue.is_empty())
+        let fits = self.held_bytes + len + PACKET_COST_BYTES <= self.held_bytes_max;
+        fits || self.queue.is_empty()
     }
 
     /// What waits, to be exchanged for chunks of the same bytes.
@@ -450,6 +452,19 @@ impl Shard {
         Ok(())
     }
 
+    /// Bounds what a socket holds unread (SO_RCVBUF), as [`Shard::udp_set_receive_buffer`] does.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn raw_set_receive_buffer(
+        &mut self,
+        id: SocketId,
+        bytes: usize,
+    ) -> Result<(), SocketError> {
+        self.raw_socket(id)?.held_bytes_max = bytes;
+        Ok(())
+    }
+
     /// Gives every socket that has this packet's protocol a copy, and says whether there are any.
     pub(crate) fn deliver_raw(&mut self, incoming: &Incoming<'_>) -> bool {
         let (protocol, destination) = (incoming.info.protocol, incoming.info.destination);
@@ -629,7 +644,7 @@ mod tests {
     fn a_socket_holds_so_many_packets_and_so_many_bytes_and_no_more() {
         let mut socket = RawSocket::new(Bound::Protocol(253), IpAddr::from([0, 0, 0, 0]));
         let held = (0..10_000).filter(|_| socket.push(packet(0))).count();
-        assert!(held <= QUEUE_PACKETS_MAX && held * PACKET_COST_BYTES <= QUEUE_BYTES_MAX, "{held}");
+        assert!(held * PACKET_COST_BYTES <= QUEUE_BYTES_DEFAULT && held > 1_000, "{held}");
         assert!(socket.queue.capacity() > PLACES_KEPT);
         while socket.pop().is_some() {}
         assert_eq!(socket.held_bytes, 0);
@@ -638,7 +653,7 @@ mod tests {
         assert!(!socket.push(packet(0)));
         assert_eq!(socket.pop().expect("one waits").payload.len(), 300_000);
         let held = (0..10_000).filter(|_| socket.push(packet(1_400))).count();
-        assert!(held * 1_400 <= QUEUE_BYTES_MAX && held > 100, "{held}");
+        assert!(held * 1_400 <= QUEUE_BYTES_DEFAULT && held > 100, "{held}");
     }
 
     #[test]

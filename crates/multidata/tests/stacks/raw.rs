@@ -66,6 +66,33 @@ fn waiting_ends_in_time_or_does_not_begin() {
 }
 
 #[test]
+fn a_socket_holds_as_much_as_it_was_told() {
+    let (left, right) = pair();
+    let (ours, theirs) = (bound(&left), bound(&right));
+    let zero = theirs.set_receive_buffer_size(0).expect_err("none");
+    assert_eq!(zero.kind(), ErrorKind::InvalidInput);
+    let mut bytes = [0; 1_000];
+    ours.send_to(b"hello", to(RIGHT)).expect("a route");
+    theirs.recv(&mut bytes).expect("the neighbour is known now");
+    theirs.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    let dropped = || right.counters().stack.drops.count(counters::DropReason::SocketQueueFull);
+    for (bytes_max, len, are_all_held) in
+        [(20_000, 1_000, false), (4 << 20, 1_000, true), (4 << 20, 0, true)]
+    {
+        theirs.set_receive_buffer_size(bytes_max).expect("a size");
+        let before = dropped();
+        let packet = RawPacket { payload: &[7; 1_000][..len], to: to(RIGHT) };
+        assert_eq!(ours.send_many(&vec![packet; 3_000]).expect("a route"), 3_000);
+        let mut count = 0;
+        while theirs.recv(&mut bytes).is_ok() {
+            count += 1;
+        }
+        assert_eq!(count + dropped() - before, 3_000);
+        assert_eq!(count == 3_000, are_all_held, "{count}");
+    }
+}
+
+#[test]
 fn many_packets_and_echo_requests_leave_in_few_batches() {
     let (left, right) = pair();
     let (ours, theirs) = (bound(&left), bound(&right));
