@@ -154,7 +154,9 @@ counters::counters! {
 /// Waits for a device without owning its queue. Shared between threads.
 pub trait Waiter: Send + Sync {
     /// Returns when a frame can be received, when [`Waiter::wake`] was called (also before the
-    /// call), or after `timeout`; may return early for no reason.
+    /// call), or after `timeout`; may return early for no reason. After [`Stop::Full`] it may return when there is
+    /// room, too, which saves asking again and again; after a receive that found no memory it does not return at
+    /// once for the frames that wait ([`Queue::receive`]).
     fn wait(&self, timeout: Option<Duration>);
 
     /// Makes the current or the next [`Waiter::wait`] return at once.
@@ -165,9 +167,10 @@ pub trait Waiter: Send + Sync {
         None
     }
 
-    /// The same as something that an event loop can watch, which a device that is no file has `make` make; `None` where
-    /// only a thread can wait. Whoever has it lets go of
-    /// it when it comes to that, so it is not to keep the device open. Each call says the same one.
+    /// The same as something that an event loop can watch, which a device that is no file has `make` make. One that is
+    /// a file brings its own, as an `EventFile` of the crate `multidata-event-file` that watches it. `None` where only a
+    /// thread can wait. Whoever has it lets go of it when it comes to that, so it is not to keep the device open. Each
+    /// call says the same one.
     #[cfg(unix)]
     fn event_source(&self, make: MakeSource<'_>) -> Option<Arc<dyn EventSource>> {
         let _ = make;
@@ -303,6 +306,10 @@ pub trait Queue: Send {
     fn transmit(&mut self, batch: &Multidata) -> Transmitted;
 
     /// Adds at most `frames_max` received frames to `batch`; never blocks.
+    ///
+    /// Where `pool` has no block for what has come, that stays where it is and is no [`Received::more`]. It is the
+    /// waiter's to leave it alone for a while then, a millisecond with the devices of this house: whoever sleeps would
+    /// else be called for it at once, again and again, until somebody has read.
     fn receive(
         &mut self,
         pool: &BlockPool,

@@ -72,7 +72,9 @@
 //! * Dropping the last handle of a stack gives its connections a second ([`LINGER_ON_DROP`]) to
 //!   deliver what they hold; [`Stack::shutdown`] waits as long as you say.
 //! * A device that fails ends every call, those that wait and those that follow, with an error of
-//!   kind `NetworkDown` that says what happened to it; what had arrived can still be read.
+//!   kind `NetworkDown` that says what happened to it; what had arrived can still be read. A connection outlives it: who
+//!   drops one then has what was written, and the end of the stream, sent by a device that takes the failed one's place
+//!   ([`Stack::replace_device`]). Where the peer must not take that for the whole, abort it ([`TcpStream::abort`]).
 //! * A datagram that does not fit the MTU goes out in fragments, unless `UdpSocket::set_mtu_discovery`
 //!   says that it must not: then it is refused.
 //!
