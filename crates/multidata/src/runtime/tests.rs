@@ -1,5 +1,7 @@
 //! Who leads, who follows and who is woken, on a device that does what the test says.
 
+mod failing;
+
 use super::Clock;
 use super::hand_over::HandOver;
 use super::port::Port;
@@ -33,11 +35,23 @@ struct Silent {
     is_flooding: AtomicBool,
     /// It panics when it is asked what it has counted.
     is_ruined: AtomicBool,
+    sent_packets: AtomicUsize,
+    /// It fails where it is to send, and where it is to receive.
+    transmit_fails: AtomicBool,
+    receive_fails: AtomicBool,
+    /// It panics, once, where it is to send, where somebody has slept on it, and where it is woken.
+    transmit_panics: AtomicBool,
+    wait_panics: AtomicBool,
+    wake_panics: AtomicBool,
     woken: Mutex<bool>,
     changed: Condvar,
 }
 
 struct SilentQueue(Arc<Silent>);
+
+fn failure() -> DeviceError {
+    DeviceError::new(ErrorKind::NetworkDown, "it was cut")
+}
 
 impl Waiter for Silent {
     fn wait(&self, timeout: Option<Duration>) {
@@ -46,10 +60,13 @@ impl Waiter for Silent {
         let (mut woken, _) =
             self.changed.wait_timeout_while(woken, timeout, |woken| !*woken).expect("no panic");
         *woken = false;
+        drop(woken);
+        assert!(!self.wait_panics.swap(false, Ordering::SeqCst), "of the test's own making");
     }
 
     fn wake(&self) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.wake_panics.swap(false, Ordering::SeqCst), "of the test's own making");
         *self.woken.lock().expect("no panic") = true;
         self.changed.notify_all();
     }
@@ -69,14 +86,21 @@ impl Queue for SilentQueue {
     }
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
-        match self.0.is_full.load(Ordering::SeqCst) {
-            true => Transmitted { taken: 0, stopped: Some(Stop::Full) },
-            false => Transmitted { taken: batch.len(), stopped: None },
+        let device = &self.0;
+        assert!(!device.transmit_panics.swap(false, Ordering::SeqCst), "of the test's own making");
+        if device.is_full.load(Ordering::SeqCst) {
+            return Transmitted { taken: 0, stopped: Some(Stop::Full) };
         }
+        if device.transmit_fails.load(Ordering::SeqCst) {
+            return Transmitted { taken: 0, stopped: Some(Stop::Failed(failure())) };
+        }
+        device.sent_packets.fetch_add(batch.len(), Ordering::SeqCst);
+        Transmitted { taken: batch.len(), stopped: None }
     }
 
     fn receive(&mut self, _: &BlockPool, _: &mut ReceiveBatch, _: usize) -> Received {
-        Received { more: self.0.is_flooding.load(Ordering::SeqCst), ..Received::default() }
+        let failed = self.0.receive_fails.load(Ordering::SeqCst).then(failure);
+        Received { more: self.0.is_flooding.load(Ordering::SeqCst), failed, ..Received::default() }
     }
 
     fn reclaim(&mut self) {

@@ -1,0 +1,199 @@
+//! Devices that fail, panic and make room for others: what they were offered is not lost, and who waits hears what there
+//! is to hear.
+
+use super::*;
+use stack::InterfaceEvent;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A place on a new device.
+fn place() -> (Place, Arc<Silent>) {
+    let device = Arc::new(Silent::default());
+    (Place { queue: Box::new(SilentQueue(device.clone())), receives: true }, device)
+}
+
+/// One more interface of the squeue, at this address, and its device.
+fn add(squeue: &Squeue, address: &str) -> (stack::InterfaceId, Arc<Silent>) {
+    let (place, device) = place();
+    let config = InterfaceConfig {
+        capabilities: place.queue.capabilities(),
+        mode: Some(TransmitMode::Multidata),
+        addresses: vec![address.parse().expect("an address")],
+        gateways: vec![],
+    };
+    let (mut id, mut panic) = (None, None);
+    let added = squeue.add(
+        |shard, _| {
+            let made = shard.add_interface(config).expect("no gateway");
+            id = Some(made);
+            Ok(Port::new(made, place, Coalescing::default()))
+        },
+        &mut panic,
+    );
+    drop(added.expect("it is added").map(|old| old.empty()));
+    assert!(panic.is_none());
+    (id.expect("it was made"), device)
+}
+
+fn connect(squeue: &Squeue, remote: [u8; 4]) -> SocketId {
+    let remote = (remote, 80).into();
+    squeue.once(|core, now| core.shard.tcp_connect(now, None, remote)).expect("a route")
+}
+
+fn failures_told(squeue: &Squeue) -> usize {
+    squeue.look(|core| {
+        let events = core::iter::from_fn(|| core.shard.poll_interface_event());
+        events.filter(|event| matches!(event, InterfaceEvent::DeviceFailed(..))).count()
+    })
+}
+
+#[test]
+fn what_a_device_was_offered_that_panicked_is_sent_afresh() {
+    let (squeue, device, [socket, _]) = squeue();
+    device.transmit_panics.store(true, Ordering::SeqCst);
+    let remote = ([10, 1, 0, 9], 80).into();
+    let mut panic = None;
+    squeue.once_keeping(&mut panic, |core, now| {
+        core.shard.tcp_connect(now, None, remote).expect("a route");
+        let bytes = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"x")));
+        core.shard.udp_send(socket, Some(remote), bytes).expect("room");
+    });
+    assert!(panic.is_some(), "who calls hears of it");
+    squeue.once(|_, _| ());
+    assert_eq!(device.sent_packets.load(Ordering::SeqCst), 2, "the SYN and the datagram");
+    assert_eq!(squeue.counters().runtime.panics_inside, 1);
+}
+
+/// It waits for the one that failed, and sleeps on the other.
+#[test]
+fn a_leader_hears_of_the_failure_of_another_device_than_it_sleeps_on() {
+    let (squeue, device, _) = squeue();
+    let (_, second) = add(&squeue, "10.2.0.1/24");
+    let socket = connect(&squeue, [10, 2, 0, 9]);
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| {
+            let blocked = |_: &mut Core, _| Err::<(), _>(SocketError::WouldBlock);
+            squeue.operate(&call(socket, Some(20_000)), blocked)
+        });
+        until(&squeue, |core| core.watch.has_leader());
+        second.receive_fails.store(true, Ordering::SeqCst);
+        squeue.once(|_, _| ());
+        assert_eq!(device.wakes.load(Ordering::SeqCst), 1, "before the SYN is due again");
+        let error = leader.join().expect("no panic").expect_err("the device failed");
+        assert_eq!(error.kind(), ErrorKind::NetworkDown);
+    });
+}
+
+#[test]
+fn a_failure_that_is_found_in_sending_is_told_once() {
+    let (squeue, device, _) = squeue();
+    device.transmit_fails.store(true, Ordering::SeqCst);
+    connect(&squeue, [10, 1, 0, 9]);
+    squeue.once(|_, _| ());
+    assert_eq!(failures_told(&squeue), 1);
+}
+
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// For them there is no event: no device has failed.
+#[test]
+fn who_waits_for_events_hears_that_the_stack_was_ended_until_it_has_a_device_again() {
+    for is_replaced in [true, false] {
+        let (squeue, ..) = squeue();
+        // Its devices were told of before.
+        squeue.once(|_, _| ());
+        let (place_of_task, id) = squeue.look(|core| (core.event_watch.place(), core.ports[0].id));
+        let task = Arc::new(Counting::default());
+        place_of_task.enter(Sleeper::Task(Waker::from(Arc::clone(&task))));
+        squeue.once(|core, _| core.end());
+        assert_eq!(task.0.load(Ordering::SeqCst), 1);
+        assert_eq!(failures_told(&squeue), 0);
+        assert!(squeue.look(|core| core.ended.is_some()));
+        if is_replaced {
+            let (place, _) = place();
+            let replaced = squeue.replace(id, place, None, &mut None);
+            drop(replaced.ok().expect("the interface is there").empty());
+        } else {
+            add(&squeue, "10.2.0.1/24");
+        }
+        assert!(squeue.look(|core| core.ended.is_none()), "{is_replaced}");
+    }
+}
+
+#[test]
+fn a_leader_whose_device_panics_hands_the_lead_over() {
+    let (squeue, device, [one, other]) = squeue();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let leader = scope
+            .spawn(|| catch_unwind(AssertUnwindSafe(|| wait_for(&squeue, call(one, None), &done))));
+        until(&squeue, |core| core.watch.has_leader());
+        let follower = scope.spawn(|| wait_for(&squeue, call(other, Some(10_000)), &done));
+        until(&squeue, |core| core.watch.followers().len() == 1);
+        device.wait_panics.store(true, Ordering::SeqCst);
+        squeue.waiters.wake_first();
+        assert!(leader.join().expect("it was caught").is_err(), "who panics hears of it");
+        until(&squeue, |core| core.watch.has_leader() && core.watch.followers().len() == 0);
+        done.store(true, Ordering::SeqCst);
+        squeue.once(|core, _| core.wake_socket(other));
+        follower.join().expect("no panic").expect("it was told");
+    });
+    assert_eq!(squeue.counters().runtime.panics_inside, 0, "it held no lock");
+}
+
+/// Whom it would have woken, it does not.
+#[test]
+fn who_panics_inside_has_the_sleepers_look_again() {
+    let (squeue, device, [socket, _]) = squeue();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| wait_for(&squeue, call(socket, Some(10_000)), &done));
+        until(&squeue, |core| core.watch.has_leader());
+        done.store(true, Ordering::SeqCst);
+        device.transmit_panics.store(true, Ordering::SeqCst);
+        let remote = ([10, 1, 0, 9], 80).into();
+        let calling = catch_unwind(AssertUnwindSafe(|| {
+            squeue.once(|core, now| {
+                core.wake_socket(socket);
+                core.shard.tcp_connect(now, None, remote).expect("a route");
+            });
+        }));
+        assert!(calling.is_err(), "who panics hears of it");
+        assert_eq!(device.wakes.load(Ordering::SeqCst), 1);
+        leader.join().expect("no panic").expect("it looked again");
+    });
+    assert_eq!(squeue.counters().runtime.panics_inside, 1);
+}
+
+#[test]
+fn what_waits_for_a_device_that_failed_goes_by_an_interface_that_is_added() {
+    let (squeue, device, _) = squeue();
+    let everywhere = "0.0.0.0/0".parse().expect("a network");
+    squeue.once(|core, now| {
+        let id = core.ports[0].id;
+        let gateway = Some("10.1.0.254".parse().expect("an address"));
+        core.shard.add_route(now, everywhere, gateway, id).expect("a sound route");
+    });
+    device.transmit_fails.store(true, Ordering::SeqCst);
+    connect(&squeue, [10, 2, 0, 9]);
+    assert!(squeue.look(|core| core.failed.is_some()));
+    let (_, second) = add(&squeue, "10.2.0.1/24");
+    assert_eq!(second.sent_packets.load(Ordering::SeqCst), 1, "the SYN");
+}
+
+#[test]
+fn panics_of_a_waiter_count_though_another_interface_has_its_place() {
+    let (squeue, ..) = squeue();
+    let (id, device) = add(&squeue, "10.2.0.1/24");
+    device.wake_panics.store(true, Ordering::SeqCst);
+    squeue.waiters.wake();
+    drop(squeue.remove(id, &mut None).expect("it is there").empty());
+    add(&squeue, "10.3.0.1/24");
+    assert_eq!(squeue.counters().runtime.wakers_panicked, 1);
+}
