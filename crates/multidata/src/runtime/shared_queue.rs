@@ -253,6 +253,55 @@ mod tests {
         assert!(source.begin(None), "neither takes the other's call");
     }
 
+    /// Stops for this reason the first batch that it is offered.
+    struct Stopping(device::WireQueue, Option<Stop>);
+
+    impl Queue for Stopping {
+        device::forward_queue!(|self| self.0, but transmit);
+
+        fn transmit(&mut self, _: &Multidata) -> Transmitted {
+            Transmitted { taken: 0, stopped: self.1.take() }
+        }
+    }
+
+    /// A queue that stops so, as the squeue has it that receives from it and as another one has it.
+    fn shared(stop: Stop) -> [Box<dyn Queue>; 2] {
+        let end = device::WireEnd::plain(device::Medium::Ip);
+        let (near, _) = device::wire(device::WireConfig::new(end, end));
+        let places = distribute(vec![Box::new(Stopping(near, Some(stop)))], 2);
+        let queues: Vec<_> = places.into_iter().map(|place| place.queue).collect();
+        queues.try_into().ok().expect("two places")
+    }
+
+    #[test]
+    fn a_failure_that_one_squeue_meets_in_sending_is_kept_for_all() {
+        let error = DeviceError::new(std::io::ErrorKind::NetworkDown, "it was cut");
+        let failed = Some(Stop::Failed(error.clone()));
+        for first in [0, 1] {
+            let mut queues = shared(Stop::Failed(error.clone()));
+            // The device says it once.
+            for index in [first, 1 - first] {
+                let transmitted = queues[index].transmit(&Multidata::default());
+                assert_eq!(transmitted.stopped, failed, "squeue {index} behind {first}");
+            }
+            let (pool, mut batch) = (BlockPool::new(Default::default()), ReceiveBatch::new());
+            for queue in &mut queues {
+                assert_eq!(queue.receive(&pool, &mut batch, 1).failed.as_ref(), Some(&error));
+            }
+        }
+    }
+
+    #[test]
+    fn who_found_the_device_full_is_called_when_its_receiver_looks() {
+        let [mut receiving, mut other] = shared(Stop::Full);
+        assert_eq!(other.transmit(&Multidata::default()).stopped, Some(Stop::Full));
+        let (pool, mut batch) = (BlockPool::new(Default::default()), ReceiveBatch::new());
+        receiving.receive(&pool, &mut batch, 1);
+        let (before, patience) = (std::time::Instant::now(), Duration::from_secs(5));
+        other.waiter().wait(Some(patience));
+        assert!(before.elapsed() < patience, "it was called");
+    }
+
     #[test]
     fn queues_are_shared_only_where_there_are_too_few() {
         let end = device::WireEnd::plain(device::Medium::Ip);
