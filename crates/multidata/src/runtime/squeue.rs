@@ -373,7 +373,6 @@ impl Core {
         self.failed = first.filter(|_| failures == self.ports.len());
         self.watch.on_failure();
         self.waiting.wake_all(&mut self.woken);
-        self.woken.extend(self.watch.followers().cloned().map(Sleeper::Thread));
     }
 
     /// Why a call on this socket, or on none, is in vain: all devices have failed, or the one that the
