@@ -397,3 +397,25 @@ fn what_is_held_goes_up_where_no_more_is_fetched_and_sets_no_deadline() {
         });
     }
 }
+
+#[test]
+fn batches_of_an_interface_count_though_another_one_has_its_place() {
+    let (core, plan) = holding();
+    *plan.lock().expect("no panic under it") = Plan::Rests;
+    let squeue = Squeue::new(core, Clock::start(), None);
+    let (id, mut panic) = (squeue.look(|core| core.ports[0].id), None);
+    assert!(squeue.remove(id, &mut panic).is_ok());
+    let added = squeue.add(
+        |shard, _| {
+            let queue = Box::new(Faulty(plan));
+            let capabilities = queue.capabilities();
+            let addresses = vec!["10.1.0.1/24".parse().expect("an address")];
+            let config = InterfaceConfig { capabilities, mode: None, addresses, gateways: vec![] };
+            let id = shard.add_interface(config).expect("no gateway");
+            Ok(Port::new(id, Place { queue, receives: true }, Coalescing::default()))
+        },
+        &mut panic,
+    );
+    assert!(added.expect("its place is free").is_some() && panic.is_none());
+    assert_eq!(squeue.counters().receive.batches_of_1, 1);
+}

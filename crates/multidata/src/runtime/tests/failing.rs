@@ -2,7 +2,7 @@
 //! is to hear.
 
 use super::*;
-use stack::InterfaceEvent;
+use stack::{Homes as _, InterfaceEvent};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A place on a new device.
@@ -196,4 +196,43 @@ fn panics_of_a_waiter_count_though_another_interface_has_its_place() {
     drop(squeue.remove(id, &mut None).expect("it is there").empty());
     add(&squeue, "10.3.0.1/24");
     assert_eq!(squeue.counters().runtime.wakers_panicked, 1);
+}
+
+/// They are of another link: whoever sent them from there is not to be heard here.
+#[test]
+fn what_another_squeue_has_received_of_an_interface_is_not_taken_for_one_in_its_place() {
+    const FRAMES: usize = 300;
+    let layout = "R1S2F1".parse().expect("a layout");
+    let spread = Spread::new(layout, Policy::Flow, 2).expect("a spread");
+    let hand_over = HandOver::new(spread, 1, [1, 2]).expect("two squeues");
+    let index = hand_over.of_port(1);
+    let (squeue, _, [socket, _]) = squeue_of(Some((index, Arc::clone(&hand_over))));
+    let id = squeue.look(|core| core.ports[0].id);
+    let hand_on = || {
+        // From 10.1.0.9, port 9, to the first socket, without a checksum of UDP's.
+        let packet =
+            b"E\0\0\x1c\0\0\0\0\x40\x11\x66\xc6\x0a\x01\0\x09\x0a\x01\0\x01\0\x09\0\x01\0\x08\0\0";
+        let mut batch = ReceiveBatch::new();
+        for _ in 0..FRAMES {
+            let block = batch.add_block(bytes::Bytes::from_static(packet).into());
+            let (len, checksum) = (packet.len() as u32, batch::ReceivedChecksum::Unverified);
+            let frame = batch::Frame { block, offset: 0, len, checksum, segmented: None };
+            assert!(batch.push_frame(frame));
+        }
+        hand_over.desk(1 - index).spread(0, Medium::Ip, &mut batch, |_| panic!("it is another's"));
+        assert_eq!(squeue.look(|core| core.owed_frames()), FRAMES);
+    };
+    let receive = || squeue.look(|core| core.shard.udp_receive(socket).map(drop));
+    hand_on();
+    squeue.once(|_, _| ());
+    receive().expect("it is for this socket");
+    while receive().is_ok() {}
+    drop(squeue.remove(id, &mut None).expect("it is there").empty());
+    // Of a squeue that has not removed it yet.
+    hand_on();
+    add(&squeue, "10.1.0.1/24");
+    assert_eq!(receive(), Err(SocketError::WouldBlock));
+    hand_on();
+    squeue.once(|_, _| ());
+    receive().expect("it came by the new one");
 }
