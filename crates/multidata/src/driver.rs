@@ -1,6 +1,6 @@
 //! A stack in somebody's event loop.
 
-use crate::runtime::squeue::{Core, Squeue};
+use crate::runtime::squeue::{Core, POLL_BYTES, Squeue, own_token};
 use crate::runtime::turn::{Panic, resume_unless_panicking};
 use crate::stack::Stack;
 use device::{CalledSource, EventSource, Waiter};
@@ -46,9 +46,13 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # }
 /// ```
 ///
-/// The loop is to come back soon: for as long as it does something else, what arrives waits, and so do timers, for 40 ms
-/// at most, which is how long it takes one of the stack's threads to notice. Sockets may be used from the loop and from
-/// everywhere else, blocking calls from other threads only. Dropped, it leaves its part to the stack's own threads again.
+/// Where a turn has brought frames for tasks it says [`Turn::Again`], and what tasks of the same thread send and close
+/// until the next turn, of up to 16 KiB, leaves with that: together, and not a packet each.
+///
+/// The loop is to come back soon: for as long as it does something else, what arrives waits, and so do timers and what was
+/// left to the next turn, for 40 ms at most, which is how long it takes one of the stack's threads to notice. Sockets may
+/// be used from the loop and from everywhere else, blocking calls from other threads only. Dropped, it leaves its part to
+/// the stack's own threads again.
 pub struct Driver {
     /// Gone with the stack, and its devices with it, whenever the loop comes.
     squeue: Weak<Squeue>,
@@ -65,6 +69,8 @@ enum State {
     Leads,
     /// It waits for the device besides somebody else.
     Looks,
+    /// It comes back behind the tasks that it has woken, which leave the shard to it ([`Core::is_left_to_loop`]).
+    Yields,
 }
 
 /// What is to be done after a turn.
@@ -165,9 +171,7 @@ impl Driver {
         let _alarm = squeue.alarm();
         let (before, panic) = self.end_wait();
         let mut core = squeue.lock();
-        if before == State::Leads {
-            core.on_driver_back();
-        }
+        core.on_driver_back(before);
         if core.watch.ends_rest() {
             // This loop may be busy for longer now than it says.
             squeue.call_worker();
@@ -181,7 +185,17 @@ impl Driver {
             return Turn::Ended;
         }
         let now = squeue.now();
+        let came_before = core.arrived;
         core.run(now);
+        // With one frame there is one answer, which goes soonest by itself.
+        let has_several = core.arrived.saturating_sub(came_before) > 1;
+        if has_several && core.has_woken_tasks() && core.watch.role() == Role::Leads {
+            self.state = State::Yields;
+            core.watch.lead_awake(None, now);
+            (core.driven, core.yielding) = (Some(now), Some(own_token()));
+            squeue.release(core);
+            return Turn::Again;
+        }
         if core.is_unfinished || core.owed_frames() > 0 {
             squeue.release(core);
             return Turn::Again;
@@ -226,7 +240,7 @@ impl Driver {
     /// must not do so for ever.
     fn end_wait(&mut self) -> (State, Option<Panic>) {
         let before = core::mem::replace(&mut self.state, State::Awake);
-        if before == State::Awake {
+        if matches!(before, State::Awake | State::Yields) {
             return (before, None);
         }
         (before, catch_unwind(AssertUnwindSafe(|| self.source.end())).err())
@@ -234,10 +248,22 @@ impl Driver {
 }
 
 impl Core {
-    /// The driver that led is back.
-    fn on_driver_back(&mut self) {
-        self.driven = None;
-        self.watch.on_leader_back();
+    /// The driver is back; where it led, it does so no more.
+    fn on_driver_back(&mut self, before: State) {
+        match before {
+            State::Awake | State::Looks => return,
+            State::Leads => self.watch.on_leader_back(),
+            State::Yields => self.watch.on_awake_leader_back(),
+        }
+        (self.driven, self.yielding) = (None, None);
+    }
+
+    /// Whether the calling thread is that of an event loop which has woken tasks and runs this shard behind them. What
+    /// they send then leaves in one batch, and the devices are asked once instead of by each task: with 64 connections
+    /// that ask for a byte each it takes a third less CPU. Only as long as it is little; more is not to wait.
+    pub(crate) fn is_left_to_loop(&self) -> bool {
+        self.yielding.is_some_and(|thread| thread == own_token())
+            && self.unpolled_bytes < POLL_BYTES
     }
 }
 
@@ -247,9 +273,9 @@ impl Drop for Driver {
         if let Some(squeue) = self.squeue.upgrade() {
             let mut core = squeue.lock();
             core.has_driver = false;
-            if before == State::Leads {
-                core.on_driver_back();
-            }
+            core.on_driver_back(before);
+            // What was left to it, the worker does.
+            core.is_unfinished |= before == State::Yields;
             squeue.release(core);
         }
         resume_unless_panicking(panic);

@@ -7,10 +7,11 @@ use batch::{BlockPool, ReceiveBatch};
 use device::{EventSource, PacketSender, Queue, Received, Waiter, WireQueue};
 use multidata::{Driver, InterfaceConfig, Stack, TcpListener, TcpStream, Turn};
 use pair::{LEFT, PATIENCE, connected, is_soon, pair};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const PACKET: [u8; 40] = [0x45; 40];
@@ -114,6 +115,94 @@ fn a_frame_that_comes_between_a_turn_and_its_wait_is_fetched() {
     driver.turn();
     drop(driver);
     assert!(!plan_now().is_under_way, "it waits no more");
+}
+
+/// Two connections of the left stack, and their other ends.
+type Two = [(TcpStream, TcpStream); 2];
+
+/// A byte comes for each, in one turn, whose tasks answer with one. Says what the left device took before the next turn.
+fn answer_both(left: &Stack, driver: &mut Driver, two: &mut Two) -> [u64; 2] {
+    let taken = || {
+        let device = left.counters().device;
+        [device.transmit_batches, device.transmit_packets]
+    };
+    let context = &mut Context::from_waker(Waker::noop());
+    let mut byte = [0];
+    settle(driver);
+    for (near, _) in two.iter_mut() {
+        assert!(near.poll_read(context, &mut byte).is_pending());
+    }
+    for (_, far) in two.iter_mut() {
+        far.write_all(b"x").expect("open");
+    }
+    driver.turn();
+    let before = taken();
+    for (near, _) in two.iter_mut() {
+        assert!(matches!(near.poll_read(context, &mut byte), Poll::Ready(Ok(1))));
+        assert!(matches!(near.poll_write(context, b"y"), Poll::Ready(Ok(1))));
+        assert!(near.poll_read(context, &mut byte).is_pending());
+    }
+    let after = taken();
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+fn hear_both(two: &mut Two) {
+    for (_, far) in two {
+        far.set_read_timeout(Some(PATIENCE)).expect("open");
+        far.read_exact(&mut [0]).expect("the answer");
+    }
+}
+
+#[test]
+fn what_woken_tasks_send_leaves_together_behind_them() {
+    let (left, right) = pair();
+    let mut two = [(); 2].map(|()| connected(&left, &right));
+    let mut driver = left.drivers().expect("it is watched").remove(0);
+    // Where this thread was held up the stack's own took its part.
+    let is_together = (0..20).any(|_| {
+        let taken = answer_both(&left, &mut driver, &mut two);
+        let before = left.counters().device;
+        driver.turn();
+        let after = left.counters().device;
+        hear_both(&mut two);
+        let batches = after.transmit_batches - before.transmit_batches;
+        let packets = after.transmit_packets - before.transmit_packets;
+        taken == [0, 0] && [batches, packets] == [1, 2]
+    });
+    assert!(is_together);
+}
+
+/// Much is not left lying while others have their turn.
+#[test]
+fn what_woken_tasks_send_leaves_at_once_where_it_is_much() {
+    let (left, right) = pair();
+    let mut two = [(); 2].map(|()| connected(&left, &right));
+    let mut driver = left.drivers().expect("it is watched").remove(0);
+    answer_both(&left, &mut driver, &mut two);
+    let context = &mut Context::from_waker(Waker::noop());
+    let much = vec![0; 32 << 10];
+    assert!(matches!(two[0].0.poll_write(context, &much), Poll::Ready(Ok(1..))));
+    hear_both(&mut two);
+}
+
+#[test]
+fn what_was_left_to_a_loop_leaves_without_it() {
+    let (left, right) = pair();
+    let mut two = [(); 2].map(|()| connected(&left, &right));
+    for is_dropped in [false, true] {
+        let mut driver = None;
+        let is_soon = is_soon(Duration::from_millis(300), || {
+            let driven = || left.drivers().expect("it is watched").remove(0);
+            answer_both(&left, driver.get_or_insert_with(driven), &mut two);
+            let began = Instant::now();
+            if is_dropped {
+                drop(driver.take());
+            }
+            hear_both(&mut two);
+            began.elapsed()
+        });
+        assert!(is_soon, "dropped: {is_dropped}");
+    }
 }
 
 /// So long nothing happens before a stack's threads are taken to rest: 5 ms doubled until it is a second, with a margin.

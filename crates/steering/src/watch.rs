@@ -225,7 +225,8 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
     /// Whether somebody sleeps on the device for a deadline.
     #[must_use]
     pub fn is_slept_for(&self) -> bool {
-        self.leader.is_some() || matches!(self.worker, Worker::Waiting { .. })
+        self.leader.as_ref().is_some_and(|leader| !leader.is_called)
+            || matches!(self.worker, Worker::Waiting { .. })
     }
 
     /// Makes sure, before the lock is released, that somebody goes on: the leader if it sleeps past

@@ -54,7 +54,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// And when as much was written since: by then there are ACKs, and after each short write it would be a failing
 /// read with every packet. With 256 KiB, which saves reads, the wire and the plain TAP lost a quarter of their
 /// throughput: the window stood still meanwhile.
-const POLL_BYTES: usize = 16 << 10;
+pub(crate) const POLL_BYTES: usize = 16 << 10;
 
 /// What a turn left to the devices because its caller had enough is due after so long, for a worker that sleeps on the
 /// device. One that stands aside comes when its park ends, and is called no earlier: up to 20 ms later, and 5 ms more
@@ -77,7 +77,7 @@ pub(crate) struct Core {
     /// Tells the time within a turn; without one it stands still.
     clock: Option<Box<dyn FnMut() -> Instant + Send>>,
     /// Frames that came since the worker asked last.
-    pub(super) arrived: usize,
+    pub(crate) arrived: usize,
     pub(crate) waiting: Waiting,
     /// Who is to be woken when the lock is released.
     pub(crate) woken: Vec<Sleeper>,
@@ -91,6 +91,8 @@ pub(crate) struct Core {
     pub(crate) has_driver: bool,
     /// Since when it does, where it does.
     pub(crate) driven: Option<Instant>,
+    /// The thread of the loop, where it is awake and comes back behind the tasks it has woken.
+    pub(crate) yielding: Option<ThreadToken>,
     /// The last turn used up its budget.
     pub(crate) is_unfinished: bool,
     /// All devices failed; the first one's sentence.
@@ -149,6 +151,7 @@ impl Core {
             watch: Watch::default(),
             has_driver: false,
             driven: None,
+            yielding: None,
             application_ran: Instant::ZERO,
             is_unfinished: false,
             failed: None,
@@ -310,6 +313,9 @@ impl Core {
     /// As [`Core::run`], for a call that fetched what was there: the devices are not polled unless
     /// that is overdue. A bulk reader takes several buffers full between two polls.
     pub(crate) fn run_outgoing(&mut self, now: Instant) {
+        if self.is_left_to_loop() {
+            return;
+        }
         if now >= self.poll_at || self.unpolled_bytes >= POLL_BYTES {
             return self.run(now);
         }
@@ -333,6 +339,11 @@ impl Core {
         } else {
             Duration::ZERO
         }
+    }
+
+    /// Whether tasks are to be woken when the lock is released.
+    pub(crate) fn has_woken_tasks(&self) -> bool {
+        self.woken.iter().any(|sleeper| matches!(sleeper, Sleeper::Task(_)))
     }
 
     /// Takes the shard's events and notes whom to wake.
@@ -503,7 +514,7 @@ thread_local! {
 }
 
 /// The calling thread, told from others.
-fn own_token() -> ThreadToken {
+pub(crate) fn own_token() -> ThreadToken {
     ThreadToken(TOKEN.try_with(|token| core::ptr::from_ref(token).addr() as u64).unwrap_or(0))
 }
 

@@ -153,7 +153,9 @@ impl Squeue {
                 };
             }
             let mut outcome = attempt(&mut core, now);
-            if matches!(outcome, Err(SocketError::WouldBlock)) {
+            let is_left =
+                !call.blocks && call.interest == Interest::Readable && core.is_left_to_loop();
+            if matches!(outcome, Err(SocketError::WouldBlock)) && !is_left {
                 core.run_for(now, call.wanted());
                 outcome = attempt(&mut core, now);
             }
@@ -179,10 +181,15 @@ impl Squeue {
         }
     }
 
-    /// Does something on the shard that never waits, and runs it. What other squeues have said before is
-    /// known first: a connection can be opened from an address that the stack has told of.
+    /// Does something on the shard that never waits, and runs it, or leaves that to the event loop it is called from.
+    /// What other squeues have said before is known first: a connection can be opened from an address that the stack
+    /// has told of.
     pub(crate) fn once<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
-        self.once_then(Core::run, act)
+        let run = |core: &mut Core, now| match core.is_left_to_loop() {
+            true => {}
+            false => core.run(now),
+        };
+        self.once_then(run, act)
     }
 
     /// As [`Squeue::once`], for what is to be done in all squeues: where a device panics in the turn that follows,
