@@ -260,7 +260,7 @@ impl Core {
 
     /// Whether the calling thread is that of an event loop which has woken tasks and runs this shard behind them. What
     /// they send then leaves in one batch, and the devices are asked once instead of by each task: with 64 connections
-    /// that ask for a byte each it takes a third less CPU. Only as long as it is little; more is not to wait.
+    /// that ask for a byte each it takes a quarter less CPU. Only as long as it is little; more is not to wait.
     pub(crate) fn is_left_to_loop(&self) -> bool {
         self.yielding.is_some_and(|thread| thread == own_token())
             && self.unpolled_bytes < POLL_BYTES
