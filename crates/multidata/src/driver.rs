@@ -1,6 +1,6 @@
 //! A stack in somebody's event loop.
 
-use crate::runtime::squeue::{Core, POLL_BYTES, Squeue, own_token};
+use crate::runtime::squeue::{Core, Squeue, own_token};
 use crate::runtime::turn::{Panic, resume_unless_panicking};
 use crate::stack::Stack;
 use device::{CalledSource, EventSource, Waiter};
@@ -251,19 +251,13 @@ impl Core {
     /// The driver is back; where it led, it does so no more.
     fn on_driver_back(&mut self, before: State) {
         match before {
-            State::Awake | State::Looks => return,
-            State::Leads => self.watch.on_leader_back(),
-            State::Yields => self.watch.on_awake_leader_back(),
+            State::Awake | State::Looks => {}
+            State::Leads => {
+                self.watch.on_leader_back();
+                self.driven = None;
+            }
+            State::Yields => self.end_yielding(),
         }
-        (self.driven, self.yielding) = (None, None);
-    }
-
-    /// Whether the calling thread is that of an event loop which has woken tasks and runs this shard behind them. What
-    /// they send then leaves in one batch, and the devices are asked once instead of by each task: with 64 connections
-    /// that ask for a byte each it takes a quarter less CPU. Only as long as it is little; more is not to wait.
-    pub(crate) fn is_left_to_loop(&self) -> bool {
-        self.yielding.is_some_and(|thread| thread == own_token())
-            && self.unpolled_bytes < POLL_BYTES
     }
 }
 

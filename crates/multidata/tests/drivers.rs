@@ -205,11 +205,39 @@ fn what_was_left_to_a_loop_leaves_without_it() {
     }
 }
 
+/// What it leaves to its next turn is to leave without it, and soon.
+#[test]
+fn a_loop_that_stays_away_behind_its_tasks_is_not_waited_for() {
+    let (left, right) = pair();
+    let mut two = [(); 2].map(|()| connected(&left, &right));
+    let mut answers = Vec::new();
+    // The stack's own thread would have come to rest for up to a second each time.
+    for _ in 0..2 {
+        let mut driver = left.drivers().expect("it is watched").remove(0);
+        answer_both(&left, &mut driver, &mut two);
+        hear_both(&mut two);
+        std::thread::sleep(Duration::from_millis(700));
+        let began = Instant::now();
+        let context = &mut Context::from_waker(Waker::noop());
+        for (near, _) in two.iter_mut() {
+            assert!(matches!(near.poll_write(context, b"z"), Poll::Ready(Ok(1))));
+        }
+        hear_both(&mut two);
+        answers.push(began.elapsed());
+    }
+    assert!(answers.iter().sum::<Duration>() < Duration::from_millis(300), "{answers:?}");
+}
+
 /// So long nothing happens before a stack's threads are taken to rest: 5 ms doubled until it is a second, with a margin.
 const UNTIL_REST: Duration = Duration::from_millis(2_500);
 
 fn settle(driver: &mut Driver) {
-    assert!((0..100).any(|_| driver.turn() == Turn::Wait), "there is always something");
+    let mut waits = || {
+        // A thread of the stack's that was called is to come first.
+        std::thread::yield_now();
+        driver.turn() == Turn::Wait
+    };
+    assert!((0..10_000).any(|_| waits()), "there is always something");
 }
 
 /// How often the workers of this process have gone to sleep so far.

@@ -191,6 +191,7 @@ impl Squeue {
             if core::mem::take(&mut is_due) || core.is_left_to_worker(now) {
                 core.run(now);
             }
+            core.give_up_late_loop(now);
             if core.is_unfinished {
                 let rest = core.time_for_calls(self.clock.now(), self.is_wanted());
                 core.watch.set_worker(Worker::Awake);
@@ -302,9 +303,20 @@ impl Core {
     /// Whether there is something for a worker to do that was not called from the device.
     fn is_left_to_worker(&self, now: Instant) -> bool {
         let is_left = self.is_unfinished && self.time_for_calls(now, false) == Duration::ZERO;
-        // An event loop that leads may be one that does not run just now.
-        let is_late = self.driven.is_some_and(|since| now.since(since) >= ASIDE_MAX);
-        is_left || is_late || self.owed_frames() > 0
+        is_left || self.is_loop_late(now) || self.owed_frames() > 0
+    }
+
+    /// A loop that was to come back at once and has not is not relied on any more; one that sleeps may have nothing to
+    /// come for.
+    fn give_up_late_loop(&mut self, now: Instant) {
+        if self.is_loop_late(now) {
+            self.end_yielding();
+        }
+    }
+
+    /// Whether an event loop leads that may be one that does not run just now.
+    fn is_loop_late(&self, now: Instant) -> bool {
+        self.driven.is_some_and(|since| now.since(since) >= ASIDE_MAX)
     }
 
     /// How long the worker stands aside now, behind `aside` before; an application thread had run at `before`.

@@ -1,8 +1,9 @@
 //! Stacks at both ends of a stream of frames: a virtual machine and its network in user space.
 
 use crate::pair;
+use device::HardwareAddress;
 use linux::{StreamConfig, StreamDevice, StreamQueue};
-use multidata::Stack;
+use multidata::{Stack, UdpSocket};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -69,4 +70,45 @@ fn connections_outlive_the_stream_that_they_began_on() {
     assert!(failed.contains("has closed it"), "{failed}");
     right.replace_device(0, queue(far, 1_500)).expect("an interface");
     pair::exchange(&client, &server, 4, 1 << 20);
+}
+
+const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const THEIRS: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// Who has our address (RFC 826), which is answered.
+fn asking() -> Vec<u8> {
+    let ethernet = [&[0xff; 6][..], &THEIRS, &[0x08, 0x06]].concat();
+    let arp = [0, 1, 8, 0, 6, 4, 0, 1];
+    [&ethernet[..], &arp, &THEIRS, &[10, 1, 0, 2], &[0; 6], &[10, 1, 0, 1]].concat()
+}
+
+/// A byte for port 9, without a checksum.
+fn datagram() -> Vec<u8> {
+    let mut ip = [0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, 2, 10, 1, 0, 1];
+    let checksum = !checksum::sum(&ip);
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let ethernet = [&OURS[..], &THEIRS, &[0x08, 0x00]].concat();
+    [&ethernet[..], &ip, &[0, 7, 0, 9, 0, 9, 0, 0], b"x"].concat()
+}
+
+/// It lies in the socket, of which a batch is read, and the answer to that is in vain.
+#[test]
+fn what_an_end_has_sent_before_it_closed_is_received() {
+    let (near, mut far) = unix();
+    let hardware_address = Some(HardwareAddress(OURS));
+    let config = StreamConfig { hardware_address, ..StreamConfig::default() };
+    let mut device = StreamDevice::over(near, &config).expect("a stream");
+    let queue = device.queue(0).expect("it has one");
+    let datagrams = 100;
+    for frame in std::iter::once(asking()).chain((0..datagrams).map(|_| datagram())) {
+        let framed = [&(frame.len() as u32).to_be_bytes()[..], &frame].concat();
+        far.write_all(&framed).expect("room");
+    }
+    drop(far);
+    let stack = Stack::builder().interface(queue, pair::interface(pair::LEFT));
+    let (_stack, socket) =
+        stack.build_with(|stack| UdpSocket::bind(stack, "10.1.0.1:9")).expect("a stack");
+    socket.set_read_timeout(Some(pair::PATIENCE)).expect("open");
+    let came = std::iter::from_fn(|| socket.recv_from(&mut [0; 8]).ok()).count();
+    assert_eq!(came, datagrams);
 }

@@ -202,6 +202,22 @@ fn an_end_that_has_closed_is_a_failure_behind_what_it_sent() {
     assert!(!queue.is_stalled());
 }
 
+/// It is found where nobody is told of it, and whoever sleeps is to come back for it.
+#[test]
+fn an_end_that_reads_no_more_is_told_of_though_the_rest_of_a_frame_found_it() {
+    let (mut queue, peer) = queue();
+    queue.transmit(&batch_of(&[8_000; 60], 0));
+    assert!(queue.is_stalled());
+    peer.shutdown(std::net::Shutdown::Read).expect("it is connected");
+    queue.reclaim();
+    assert!(queue.is_stalled(), "nobody would come back");
+    let failed = received(&mut queue, &pool(), 64).1.expect("it is of no use");
+    assert_eq!(failed.kind, ErrorKind::NetworkDown);
+    assert!(!queue.is_stalled());
+    let stopped = queue.transmit(&batch_of(&[100], 0)).stopped;
+    assert_eq!(stopped, Some(Stop::Failed(failed)));
+}
+
 #[test]
 fn what_is_no_stream_of_frames_is_a_failure_and_takes_no_memory() {
     for length in [0, FRAME_LEN_MAX as u32 + 1, u32::MAX] {
