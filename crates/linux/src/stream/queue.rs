@@ -26,6 +26,8 @@ pub struct StreamQueue {
     receiver: Receiver,
     /// What the socket failed of, which it says once.
     failed: Option<DeviceError>,
+    /// A receive has said so, behind all that had come.
+    is_told: bool,
     counters: DeviceCounters,
 }
 
@@ -43,6 +45,7 @@ impl StreamQueue {
             sender: Sender::default(),
             receiver: Receiver::default(),
             failed: None,
+            is_told: false,
             counters: DeviceCounters::default(),
         }
     }
@@ -79,14 +82,19 @@ impl StreamQueue {
             }
             // Memory is short, and not the socket's room.
             Errno::NOBUFS | Errno::NOMEM => Stop::Full,
-            Errno::PIPE | Errno::CONNRESET => Stop::Failed(self.fail(End::Closed)),
-            errno => Stop::Failed(self.fail(End::Failed(errno))),
+            errno => {
+                self.fail(match errno {
+                    Errno::PIPE | Errno::CONNRESET => End::Closed,
+                    errno => End::Failed(errno),
+                });
+                // Who is told of a failure receives no more, and what the other end has sent before may lie there still.
+                Stop::Full
+            }
         }
     }
 
-    /// Notes that the stream is of no use any more, and says so.
-    fn fail(&mut self, end: End) -> DeviceError {
-        self.waiter.on_failure();
+    /// Notes that the stream is of no use any more, which the receive says that finds nothing more.
+    fn fail(&mut self, end: End) {
         let message = match end {
             End::Closed => "the other end of the stream of frames has closed it: connect it anew, \
                             and replace the device"
@@ -99,7 +107,7 @@ impl StreamQueue {
             End::Failed(errno) => format!("the stream of frames failed: {}", said(errno)),
         };
         let error = DeviceError::new(ErrorKind::NetworkDown, message);
-        self.failed.get_or_insert(error).clone()
+        self.failed.get_or_insert(error);
     }
 }
 
@@ -130,10 +138,11 @@ impl Queue for StreamQueue {
             return Transmitted { taken: 0, stopped: None };
         }
         self.counters.transmit_batches += 1;
-        if let Some(error) = &self.failed {
-            return Transmitted { taken: 0, stopped: Some(Stop::Failed(error.clone())) };
-        }
-        let (taken, stopped) = self.send(batch);
+        let (taken, stopped) = match &self.failed {
+            Some(error) if self.is_told => (0, Some(Stop::Failed(error.clone()))),
+            Some(_) => (0, Some(Stop::Full)),
+            None => self.send(batch),
+        };
         let bytes = batch.packets().take(taken).map(|packet| packet.len() as u64).sum::<u64>();
         self.counters.transmit_packets += taken as u64;
         self.counters.transmit_frames += taken as u64;
@@ -155,8 +164,10 @@ impl Queue for StreamQueue {
             self.fail(end);
         }
         // What came before is to be had first.
-        received.failed = self.failed.clone().filter(|_| !received.more);
-        self.waiter.on_receive(self.receiver.is_starved, self.failed.is_some());
+        let is_last = !received.more && !self.receiver.is_starved;
+        received.failed = self.failed.clone().filter(|_| is_last);
+        self.is_told |= received.failed.is_some();
+        self.waiter.on_receive(self.receiver.is_starved, self.is_told);
         received
     }
 
@@ -168,9 +179,12 @@ impl Queue for StreamQueue {
         }
     }
 
-    /// The rest of a frame, of which the stream took a part.
+    /// The rest of a frame, of which the stream took a part, or a failure that nobody was told of.
     fn is_stalled(&self) -> bool {
-        self.failed.is_none() && self.sender.has_rest()
+        match self.failed {
+            Some(_) => !self.is_told,
+            None => self.sender.has_rest(),
+        }
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {
