@@ -46,7 +46,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # }
 /// ```
 ///
-/// Where a turn has brought frames for tasks it says [`Turn::Again`], and what tasks of the same thread send and close
+/// Where a turn has brought several frames for tasks it says [`Turn::Again`], and what tasks of the same thread send and close
 /// until the next turn, of up to 16 KiB, leaves with that: together, and not a packet each.
 ///
 /// The loop is to come back soon: for as long as it does something else, what arrives waits, and so do timers and what was
