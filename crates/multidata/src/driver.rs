@@ -189,7 +189,7 @@ impl Driver {
         core.run(now);
         // With one frame there is one answer, which goes soonest by itself.
         let has_several = core.arrived.saturating_sub(came_before) > 1;
-        if has_several && core.has_woken_tasks() && core.watch.role() == Role::Leads {
+        if has_several && core.has_woken_tasks() && core.watch.role(now) == Role::Leads {
             self.state = State::Yields;
             core.watch.lead_awake(None, now);
             (core.driven, core.yielding) = (Some(now), Some(own_token()));
@@ -201,18 +201,18 @@ impl Driver {
             return Turn::Again;
         }
         let watched = self.follow_device(&squeue);
-        let until =
-            if watched.is_none() || core.failed.is_some() || core.watch.role() == Role::Follows {
-                self.state = State::Looks;
-                Some(now + LOOK)
-            } else {
-                self.state = State::Leads;
-                let until = core.deadline();
-                core.watch.lead(None, until);
-                core.driven = Some(now);
-                core.counters.leader_waits += 1;
-                until
-            };
+        let follows = core.failed.is_some() || core.watch.role(now) == Role::Follows;
+        let until = if watched.is_none() || follows {
+            self.state = State::Looks;
+            Some(now + LOOK)
+        } else {
+            self.state = State::Leads;
+            let until = core.deadline();
+            core.watch.lead(None, until);
+            core.driven = Some(now);
+            core.counters.leader_waits += 1;
+            until
+        };
         // What lies in a device that failed stays there, and what waits for readers.
         let asked = watched.filter(|_| squeue.left_first(&core).is_none());
         squeue.release(core);

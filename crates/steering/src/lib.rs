@@ -61,6 +61,7 @@ mod feedback;
 #[cfg(all(feature = "interleavings", test))]
 mod interleavings;
 mod layout;
+mod lone;
 #[cfg(test)]
 mod packets;
 mod socket_program;

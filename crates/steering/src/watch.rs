@@ -7,26 +7,37 @@
 //!   handed over to it.
 //! * The squeue's *worker* does the leader's part where no application thread does, and stands aside, looking
 //!   again after a while, where one does.
+//! * A *lone* thread, which alone has had something to do of late and has come back to wait again and again in no time,
+//!   finds the lead kept for it while it is away: nobody is called for that, the worker looks whether it stays
+//!   away, and a leader that wakes it follows. With whoever accepts connections and merely waits meanwhile, each
+//!   answer of the lone thread would else cost two wake-ups between threads.
 //!
 //! ```text
 //!   who has to wait                                  who leaves the squeue, for whatever reason
-//!     role() -- Leads:   lead(..)                      settle(..) -> whom to call, after unlocking
-//!         |                leave, sleep, lock            the leader, if it sleeps past what has come up
-//!         |              on_leader_back()                else the follower that has waited longest
-//!         +---- Follows: follow(own)                     else the worker
-//!                          leave, park, lock
-//!                        on_follower_back(own)
+//!     on_wait(who, ..)
+//!     role(..) -- Leads:   lead(..)                    settle(..) -> whom to call, after unlocking
+//!         |                  leave, sleep, lock          the leader, if it sleeps past what has come up
+//!         |                on_leader_back()              else nobody, if the lead is kept
+//!         +------ Follows: follow(who, own)              else the follower that has waited longest
+//!         |                  leave, park, lock           else the worker
+//!         |                on_follower_back(own)
+//!     on_back(who, ..)
 //! ```
 //!
-//! What always holds, if every thread settles before it unlocks, and loom tries every interleaving of it with at most three preemptions: what
-//! comes up while the lock is free, frames on the device or work that a turn left, finds somebody who sleeps on
-//! the device, or is called, or is on its way in. Two may sleep on one device, a leader and the worker, and a
-//! call ends one of these sleeps, perhaps not that of whom it was meant for: who comes back from the device
-//! has the other called again where it was called and has not come ([`Watch::on_leader_back`],
-//! [`Watch::on_worker_back`]).
+//! What always holds, if every thread settles before it unlocks, and loom tries every interleaving of it with at most
+//! three preemptions: what comes up while the lock is free, frames on the device or work that a turn left, finds somebody
+//! who sleeps on the device, or is called, or is on its way in, or a worker that is about to look by itself. Two may sleep
+//! on one device, a leader and the worker, and a call ends one of these sleeps, perhaps not that of whom it was meant for:
+//! who comes back from the device has the other called again where it was called and has not come
+//! ([`Watch::on_leader_back`], [`Watch::on_worker_back`]).
 
+use crate::discipline::ThreadToken;
+use crate::lone::Lone;
 use std::collections::VecDeque;
-use time::Instant;
+use time::{Duration, Instant};
+
+/// The lead is kept for a lone thread for so long at most, unless it comes back in between.
+const KEPT_MAX: Duration = Duration::from_millis(1);
 
 /// The thread that sleeps on the device.
 #[derive(Debug)]
@@ -104,9 +115,12 @@ pub enum Parked<F> {
 pub struct Watch<S, F> {
     leader: Option<Leader<S>>,
     /// Threads that wait for the leader, longest first.
-    followers: VecDeque<F>,
+    followers: VecDeque<(ThreadToken, F)>,
     /// A follower was woken to lead and has not taken the lock yet.
     is_handed_over: bool,
+    lone: Lone,
+    /// The lone thread is away, and until when the lead is kept for it.
+    kept_until: Option<Instant>,
     worker: Worker,
     /// Whoever sleeps on the device is to be called once more.
     calls_again: bool,
@@ -118,6 +132,8 @@ impl<S, F> Default for Watch<S, F> {
             leader: None,
             followers: VecDeque::new(),
             is_handed_over: false,
+            lone: Lone::default(),
+            kept_until: None,
             worker: Worker::Awake,
             calls_again: false,
         }
@@ -133,8 +149,56 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
 
     /// What a thread does that has to wait now.
     #[must_use]
-    pub fn role(&self) -> Role {
-        if self.is_led() { Role::Follows } else { Role::Leads }
+    pub fn role(&self, now: Instant) -> Role {
+        let is_kept = self.kept_until.is_some_and(|until| now < until);
+        if self.is_led() || is_kept { Role::Follows } else { Role::Leads }
+    }
+
+    /// An application thread has to wait, for the first time in a call of its own or once more.
+    pub fn on_wait(&mut self, who: ThreadToken, is_first: bool, now: Instant) {
+        let was_lone = self.lone.who();
+        if is_first {
+            self.lone.on_wait(who, now);
+        }
+        if was_lone == Some(who) || was_lone != self.lone.who() {
+            self.kept_until = None;
+        }
+    }
+
+    /// An application thread is back from a wait, whichever.
+    pub fn on_back(&mut self, who: ThreadToken, now: Instant) {
+        if self.lone.on_back(who, now) {
+            self.keep(now);
+        }
+    }
+
+    /// The lone thread among the followers.
+    #[must_use]
+    pub fn lone_follower(&self) -> Option<&F> {
+        let lone = self.lone.who()?;
+        self.followers.iter().find(|(who, _)| *who == lone).map(|(_, own)| own)
+    }
+
+    /// The lead is kept for the lone thread, which is woken.
+    pub fn keep(&mut self, now: Instant) {
+        self.kept_until = Some(now + KEPT_MAX);
+    }
+
+    /// As if this thread had been alone for long.
+    #[cfg(test)]
+    pub(crate) fn assume_lone(&mut self, who: ThreadToken, now: Instant) {
+        self.lone = Lone::assume(who, now);
+    }
+
+    /// Whether the worker is to look whether a lone thread stays away for whom others wait.
+    #[must_use]
+    pub fn may_be_kept(&self) -> bool {
+        self.lone.who().is_some() && !self.followers.is_empty()
+    }
+
+    /// The lead is kept no longer if the lone thread has stayed away.
+    pub fn give_up_absent(&mut self, now: Instant) {
+        self.kept_until = self.kept_until.filter(|until| now < *until);
     }
 
     /// The calling thread sleeps on the device from now on, for an event of `socket`, until then at the
@@ -161,13 +225,13 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
     }
 
     /// A thread parks until it is woken by `own`.
-    pub fn follow(&mut self, own: F) {
-        self.followers.push_back(own);
+    pub fn follow(&mut self, who: ThreadToken, own: F) {
+        self.followers.push_back((who, own));
     }
 
     /// That thread is back, which `is_own` knows it by.
-    pub fn on_follower_back(&mut self, is_own: impl FnMut(&F) -> bool) {
-        match self.followers.iter().position(is_own) {
+    pub fn on_follower_back(&mut self, is_own: impl Fn(&F) -> bool) {
+        match self.followers.iter().position(|(_, own)| is_own(own)) {
             Some(position) => drop(self.followers.remove(position)),
             // Only a hand-over takes a follower off the list.
             None => self.is_handed_over = false,
@@ -176,7 +240,7 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
 
     /// Those who are parked until the leader hands over, longest first.
     pub fn followers(&self) -> impl ExactSizeIterator<Item = &F> {
-        self.followers.iter()
+        self.followers.iter().map(|(_, own)| own)
     }
 
     /// Whether a thread leads.
@@ -230,7 +294,7 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
     }
 
     /// Makes sure, before the lock is released, that somebody goes on: the leader if it sleeps past
-    /// what has come up, else a follower, else the worker. Says whom to call.
+    /// what has come up, else a follower, unless the lead is kept, else the worker. Says whom to call.
     pub fn settle(&mut self, left: &Left) -> Calls<F> {
         let calls_again = core::mem::take(&mut self.calls_again);
         let is_before = |until| is_earlier(left.deadline, until);
@@ -242,8 +306,10 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
         if self.is_handed_over {
             return Calls { device: calls_again, parked: None };
         }
-        if let Some(follower) = self.followers.pop_front() {
+        let is_kept = self.kept_until.is_some() && !left.is_pressing && !left.calls_worker;
+        if !is_kept && let Some((_, follower)) = self.followers.pop_front() {
             self.is_handed_over = true;
+            self.kept_until = None;
             return Calls { device: calls_again, parked: Some(Parked::Follower(follower)) };
         }
         match self.worker {
@@ -277,6 +343,7 @@ mod tests {
         Some(Instant::from_micros(us))
     }
 
+    const NOW: Instant = Instant::ZERO;
     const NOTHING: Left = Left { is_pressing: false, calls_worker: false, deadline: None };
 
     fn quiet<F>() -> Calls<F> {
@@ -286,7 +353,7 @@ mod tests {
     #[test]
     fn the_leader_is_called_once_for_what_concerns_it_and_for_nothing_else() {
         let mut watch = Watch::<u8, u8>::default();
-        assert_eq!(watch.role(), Role::Leads);
+        assert_eq!(watch.role(NOW), Role::Leads);
         watch.lead(Some(1), at(100));
         assert_eq!(watch.settle(&NOTHING), quiet());
         watch.on_event(2);
@@ -306,12 +373,12 @@ mod tests {
     fn the_lead_goes_to_who_has_waited_longest_and_then_to_the_worker() {
         let mut watch = Watch::<u8, u8>::default();
         watch.lead(None, None);
-        (0..3).for_each(|own| watch.follow(own));
+        (0..3).for_each(|own| watch.follow(ThreadToken(own.into()), own));
         watch.on_follower_back(|own| *own == 1);
         watch.on_leader_back();
         let to = |follower| Calls { device: false, parked: Some(Parked::Follower(follower)) };
         assert_eq!(watch.settle(&NOTHING), to(0));
-        assert_eq!((watch.role(), watch.settle(&NOTHING)), (Role::Follows, quiet()));
+        assert_eq!((watch.role(NOW), watch.settle(&NOTHING)), (Role::Follows, quiet()));
         watch.on_follower_back(|own| *own == 0);
         assert_eq!(watch.settle(&NOTHING), to(2));
         watch.on_follower_back(|own| *own == 2);
@@ -320,6 +387,69 @@ mod tests {
         let calls_worker = Left { calls_worker: true, ..NOTHING };
         assert_eq!(watch.settle(&calls_worker).parked, Some(Parked::Worker));
         assert_eq!(watch.settle(&calls_worker), quiet(), "it is awake");
+    }
+
+    /// A lone thread, 9, that is away, and two that follow.
+    fn kept() -> Watch<u8, u8> {
+        let mut watch = Watch::<u8, u8>::default();
+        watch.assume_lone(ThreadToken(9), NOW);
+        watch.lead(Some(9), None);
+        (0..2).for_each(|own| watch.follow(ThreadToken(own.into()), own));
+        watch.on_leader_back();
+        watch.on_back(ThreadToken(9), NOW);
+        watch
+    }
+
+    #[test]
+    fn the_lead_is_kept_for_a_lone_thread_while_nothing_presses() {
+        let mut watch = kept();
+        assert_eq!((watch.settle(&NOTHING), watch.role(NOW)), (quiet(), Role::Follows));
+        watch.on_wait(ThreadToken(9), true, NOW);
+        assert_eq!(watch.role(NOW), Role::Leads);
+        let to_first = Calls { device: false, parked: Some(Parked::Follower(0)) };
+        for left in [Left { is_pressing: true, ..NOTHING }, Left { calls_worker: true, ..NOTHING }]
+        {
+            let mut watch = kept();
+            assert_eq!(watch.settle(&left), to_first);
+            watch.on_follower_back(|own| *own == 0);
+            assert_eq!(watch.role(NOW), Role::Leads, "it is kept no longer");
+        }
+    }
+
+    #[test]
+    fn the_lead_is_kept_until_the_lone_thread_stays_away_or_another_has_been_busy() {
+        let to_first = Calls { device: false, parked: Some(Parked::Follower(0)) };
+        let mut watch = kept();
+        let late = NOW + KEPT_MAX;
+        watch.give_up_absent(NOW);
+        assert_eq!(watch.settle(&NOTHING), quiet());
+        assert_eq!(watch.role(late), Role::Leads, "whoever has to wait looks, too");
+        watch.give_up_absent(late);
+        assert_eq!(watch.settle(&NOTHING), to_first);
+        let mut watch = kept();
+        watch.on_wait(ThreadToken(1), false, NOW);
+        assert_eq!(watch.settle(&NOTHING), quiet(), "it has waited before");
+        watch.on_wait(ThreadToken(1), true, NOW);
+        assert_eq!(watch.settle(&NOTHING), to_first);
+    }
+
+    #[test]
+    fn a_worker_that_rests_is_called_where_the_lead_is_kept() {
+        let mut watch = kept();
+        watch.set_worker(Worker::Aside { is_overdue: true, rests: true });
+        assert_eq!(watch.settle(&NOTHING).parked, Some(Parked::Worker));
+        assert_eq!(watch.settle(&NOTHING), quiet(), "it is awake");
+        assert!(watch.may_be_kept());
+        (0..2).for_each(|own| watch.on_follower_back(|other| *other == own));
+        assert!(!watch.may_be_kept(), "nobody else waits");
+    }
+
+    #[test]
+    fn a_lone_thread_that_follows_is_known() {
+        let mut watch = kept();
+        assert_eq!(watch.lone_follower(), None);
+        watch.follow(ThreadToken(9), 9);
+        assert_eq!(watch.lone_follower(), Some(&9));
     }
 
     #[test]

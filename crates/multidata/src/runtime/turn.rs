@@ -6,7 +6,9 @@
 //! looks again. Whoever has to wait while there is a leader is a *follower* and parks; the thread
 //! that runs the shard wakes it when its socket has an event. When the leader's own call is answered
 //! it hands the lead to the follower that has waited longest, and wakes exactly that one. So a lone
-//! thread leads every time and never pays a wake-up between threads.
+//! thread leads every time and never pays a wake-up between threads; nor does it where others merely wait, who
+//! accept connections or have none that is busy: the lead is kept for it while it is away, and the leader that wakes
+//! it follows.
 //!
 //! Threads that run the shard without having to wait leave the leader asleep, unless its socket had
 //! an event or a deadline has come up before the one it sleeps for. Who leads, who follows and who is called
@@ -140,6 +142,9 @@ impl Squeue {
         loop {
             let now = self.clock.now();
             core.application_ran = now;
+            if deadline.is_some() {
+                core.watch.on_back(own_token(), now);
+            }
             if let Some(error) = core.failure_of(call.socket).cloned() {
                 // What has arrived can still be read.
                 let outcome = match call.interest {
@@ -166,6 +171,7 @@ impl Squeue {
                 self.release(core);
                 return outcome.map_err(socket_error);
             };
+            let is_first = deadline.is_none();
             let until = *deadline.get_or_insert_with(|| call.timeout.map(|timeout| now + timeout));
             if core.failure_of(call.socket).is_some() {
                 continue;
@@ -176,6 +182,10 @@ impl Squeue {
                 }
                 self.release(core);
                 return Err(would_block(call));
+            }
+            core.watch.on_wait(own_token(), is_first, now);
+            if core.wakes_lone() {
+                core.watch.keep(now);
             }
             core = self.wait(core, call, until, now);
         }
@@ -310,7 +320,7 @@ impl Squeue {
             Some(_) => until,
             None => Instant::earliest(until, Some(now + RECHECK)),
         };
-        if core.watch.role() == Role::Follows {
+        if core.watch.role(now) == Role::Follows {
             return self.follow(core, call, until, now);
         }
         let socket = call.socket;
@@ -373,7 +383,7 @@ impl Squeue {
         if let Some(socket) = call.socket {
             core.waiting.add_thread(socket, call.interest, &own);
         }
-        core.watch.follow(Arc::clone(&own));
+        core.watch.follow(own_token(), Arc::clone(&own));
         core.counters.follower_parks += 1;
         self.release(core);
         own.park(until.map(|until| until.since(now)));
@@ -444,6 +454,15 @@ impl Core {
     pub(crate) fn is_left_to_loop(&self) -> bool {
         self.yielding.is_some_and(|thread| thread == own_token())
             && self.unpolled_bytes < POLL_BYTES
+    }
+
+    /// Whether the thread which alone is busy is about to be woken.
+    fn wakes_lone(&self) -> bool {
+        self.watch.lone_follower().is_some_and(|lone| {
+            let is_lone =
+                |woken: &Sleeper| matches!(woken, Sleeper::Thread(it) if Arc::ptr_eq(it, lone));
+            self.woken.iter().any(is_lone)
+        })
     }
 
     /// The loop is back that was awake, or is not relied on any more: then somebody else may lead by the time it comes.

@@ -192,6 +192,7 @@ impl Squeue {
                 core.run(now);
             }
             core.give_up_late_loop(now);
+            core.watch.give_up_absent(now);
             if core.is_unfinished {
                 let rest = core.time_for_calls(self.clock.now(), self.is_wanted());
                 core.watch.set_worker(Worker::Awake);
@@ -208,8 +209,9 @@ impl Squeue {
                 // All devices failed: there is nothing to do until somebody brings one ([`Squeue::once_of_all`]).
                 let may_wait = !is_well && !core.watch.is_led();
                 let rests = is_well && aside > ASIDE_MAX;
-                let is_overdue =
-                    rests || is_well && self.others.is_some() && aside > ASIDE_ACTIVE_MAX;
+                // One who leads may leave the lead to nobody, or another squeue's frames be left to nobody.
+                let has_others = self.others.is_some() || core.watch.followers().len() > 0;
+                let is_overdue = rests || is_well && has_others && aside > ASIDE_ACTIVE_MAX;
                 core.watch.set_worker(Worker::Aside { is_overdue, rests });
                 self.release(core);
                 is_called = self.worker_parker.park(Some(aside).filter(|_| !may_wait));
@@ -321,9 +323,13 @@ impl Core {
 
     /// How long the worker stands aside now, behind `aside` before; an application thread had run at `before`.
     fn aside_after(&self, aside: Duration, grace: Duration, before: Instant) -> Duration {
+        let active_max = match self.watch.may_be_kept() {
+            true => ASIDE_ACTIVE_MAX,
+            false => grace.max(ASIDE_ACTIVE_MAX),
+        };
         let most = match (self.watch.is_led(), self.application_ran == before) {
-            (false, _) => return grace,
-            (true, false) => grace.max(ASIDE_ACTIVE_MAX),
+            (false, _) => return grace.min(active_max),
+            (true, false) => active_max,
             // Who leaves failed devices does not call it.
             (true, true) if self.failed.is_some() => ASIDE_MAX,
             (true, true) => REST_MAX,

@@ -15,6 +15,7 @@ mod forwarding;
 mod inhibited;
 mod inspecting;
 mod interfaces;
+mod lone;
 mod loopback;
 mod lossy;
 mod narrow;

@@ -3,10 +3,11 @@
 //!
 //! The squeue of these tests has a device with frames for numbered sockets, a table of who is parked for
 //! which, and the [`Watch`]; its threads do what those of the runtime do (`turn.rs`, `worker.rs`), with the same
-//! decisions. No wait has a timeout, so a wake-up that is lost is a deadlock, which loom reports.
+//! decisions. No wait has a timeout, so a wake-up that is lost is a deadlock, which loom reports; but a worker that is to
+//! look whether a lone thread stays away does so at any time.
 
 use super::interleave;
-use crate::discipline::{Discipline, Mode, Polling, PollingMarks};
+use crate::discipline::{Discipline, Mode, Polling, PollingMarks, ThreadToken};
 use crate::watch::{Left, Parked, Role, Watch, Worker};
 use bytes::Bytes;
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -103,8 +104,19 @@ struct World {
 
 impl World {
     fn new(polling: Polling) -> Arc<Self> {
+        Self::with(polling, Watch::default())
+    }
+
+    /// Socket 0's thread has been alone for long.
+    fn with_lone() -> Arc<Self> {
+        let mut watch = Watch::default();
+        watch.assume_lone(thread_of(0), NOW);
+        Self::with(Polling::Off, watch)
+    }
+
+    fn with(polling: Polling, watch: Watch<usize, Arc<Bed>>) -> Arc<Self> {
         let core = Core {
-            watch: Watch::default(),
+            watch,
             arrived: Default::default(),
             parked: Vec::new(),
             woken: Vec::new(),
@@ -144,6 +156,7 @@ impl World {
         let calls_worker = is_pressing;
         let calls = core.watch.settle(&Left { is_pressing, calls_worker, deadline: None });
         let woken = core::mem::take(&mut core.woken);
+        let is_kept = !core.watch.is_led() && core.watch.role(NOW) == Role::Follows;
         drop(core);
         woken.iter().for_each(|bed| bed.wake());
         match calls.parked {
@@ -154,12 +167,20 @@ impl World {
         if calls.device {
             self.device.call();
         }
+        if is_kept {
+            // The worker is to look by itself whether the lone thread stays away; it may do so at once.
+            self.aside.wake();
+        }
     }
 
-    /// A call of an application thread that waits for a frame; `None` where all has failed.
+    /// A call of an application thread that waits for a frame; `None` where all has failed. Each socket has one thread.
     fn receive(&self, socket: usize) -> Option<Bytes> {
         let mut core = self.lock();
+        let mut has_waited = false;
         loop {
+            if has_waited {
+                core.watch.on_back(thread_of(socket), NOW);
+            }
             let mut found = core.arrived[socket].pop();
             if found.is_none() && !core.has_failed {
                 self.run(&mut core, usize::MAX);
@@ -169,7 +190,15 @@ impl World {
                 self.leave(core);
                 return found;
             }
+            // None of them is the first wait of a call: who is taken to be alone stays so.
+            core.watch.on_wait(thread_of(socket), false, NOW);
+            let Core { watch, woken, .. } = &mut *core;
+            let is_lone = |lone| woken.iter().any(|bed| Arc::ptr_eq(bed, lone));
+            if watch.lone_follower().is_some_and(is_lone) {
+                watch.keep(NOW);
+            }
             core = self.wait(core, socket);
+            has_waited = true;
         }
     }
 
@@ -178,7 +207,7 @@ impl World {
             self.leave(core);
             return self.lock();
         }
-        if core.watch.role() == Role::Leads {
+        if core.watch.role(NOW) == Role::Leads {
             core.watch.lead(Some(socket), None);
             self.leave(core);
             self.device.sleep();
@@ -188,7 +217,7 @@ impl World {
         }
         let own = Arc::new(Bed::default());
         core.parked.push((socket, Arc::clone(&own)));
-        core.watch.follow(Arc::clone(&own));
+        core.watch.follow(thread_of(socket), Arc::clone(&own));
         self.leave(core);
         own.sleep();
         let mut core = self.lock();
@@ -221,7 +250,10 @@ impl World {
             }
             core.turns += 1;
             let now = Instant::from_micros(core.turns);
-            if core.watch.is_led() || core.has_failed {
+            // When it looks, the lone thread has stayed away.
+            core.watch.give_up_absent(NOW + Duration::from_secs(1));
+            let has_followers = core.watch.followers().len() > 0;
+            if core.watch.is_led() || core.has_failed || has_followers {
                 core.watch.set_worker(Worker::Aside { is_overdue: false, rests: false });
                 self.leave(core);
                 self.aside.sleep();
@@ -266,6 +298,13 @@ fn spawn<T: 'static>(
     thread::spawn(move || act(&world))
 }
 
+const NOW: Instant = Instant::ZERO;
+
+/// Of the thread that receives for a socket.
+fn thread_of(socket: usize) -> ThreadToken {
+    ThreadToken(socket as u64)
+}
+
 fn memory() -> Bytes {
     Bytes::from(vec![0; 3])
 }
@@ -281,6 +320,23 @@ fn a_leader_and_its_follower_get_what_arrives_for_them() {
         for waiter in waiters {
             waiter.join().expect("no panic").expect("nothing failed");
         }
+    });
+}
+
+#[test]
+fn a_lone_thread_leaves_nobody_who_waits_beside_it_alone() {
+    interleave(|| {
+        let world = World::with_lone();
+        let worker = spawn(&world, World::work);
+        let waiters = [0, 1].map(|socket| spawn(&world, move |it| it.receive(socket)));
+        // The lone one stays away then.
+        world.device.bring(0, &memory());
+        world.device.bring(1, &memory());
+        for waiter in waiters {
+            waiter.join().expect("no panic").expect("nothing failed");
+        }
+        world.stop();
+        worker.join().expect("no panic");
     });
 }
 
