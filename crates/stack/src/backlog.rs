@@ -593,11 +593,7 @@ impl Shard {
             if !waiting.ends_deferral() {
                 waiting.kept.on_timeout(now);
             }
-            // Whoever asked may ask again when the address is back; until then nobody may answer.
-            let interface = self.interfaces.get(waiting.interface);
-            let is_ours =
-                interface.is_some_and(|interface| interface.may_send_from(flow.local.ip()));
-            let goes_on = is_ours
+            let goes_on = self.may_answer(&flow, &waiting)
                 && self.listener_config(waiting.listener).is_some()
                 && waiting.kept.timeouts() <= waiting.config.syn_ack_retries;
             if !goes_on {
@@ -615,6 +611,27 @@ impl Shard {
             self.half_open.insert(flow, waiting, now + pause);
             self.counters.syn_acks_sent_again += 1;
             self.send_syn_ack(interface, &flow, listener, syn_ack);
+        }
+    }
+
+    /// Whether the address that was asked is still ours. Whoever asked may ask again when it is back; until then
+    /// nobody may answer.
+    fn may_answer(&self, flow: &Flow, waiting: &Waiting) -> bool {
+        let interface = self.interfaces.get(waiting.interface);
+        interface.is_some_and(|interface| interface.may_send_from(flow.local.ip()))
+    }
+
+    /// Resets all half-open connections (RFC 9293, 3.10.5). A peer whose last ACK was lost, or was not taken, believes
+    /// its connection open; another has no answer yet and would ask for one for minutes.
+    pub(crate) fn reset_half_open(&mut self, now: Instant) {
+        while let Some((flow, waiting)) = self.half_open.remove_first() {
+            self.leave_backlog(waiting.listener);
+            if self.may_answer(&flow, &waiting) {
+                let (listener, kept, config) = waiting.parts();
+                let parameters = self.parameters(now, waiting.interface, &flow, config);
+                let reset = kept.reset(now, parameters);
+                self.send_of_backlog(waiting.interface, &flow, listener, reset);
+            }
         }
     }
 
@@ -713,21 +730,35 @@ impl Shard {
         listener: SocketId,
         syn_ack: TcpHeader,
     ) {
+        if self.send_of_backlog(interface, flow, listener, syn_ack) {
+            self.counters.syn_acks_sent += 1;
+        }
+    }
+
+    /// Sends a segment of a half-open connection, and says whether there is a way to its peer.
+    fn send_of_backlog(
+        &mut self,
+        interface: InterfaceId,
+        flow: &Flow,
+        listener: SocketId,
+        header: TcpHeader,
+    ) -> bool {
         let Ok(next_hop) = self.way_back(interface, flow.remote.ip()) else {
-            return self.drops.add(DropReason::NoRoute);
+            self.drops.add(DropReason::NoRoute);
+            return false;
         };
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
         let marks = self.listener_marks(listener);
         let sender = &self.interfaces[interface];
         let network = sender.header(local, remote, wire::protocol::TCP, marks);
-        self.counters.syn_acks_sent += 1;
         self.send_answer(
             interface,
             Outgoing {
                 network,
                 next_hop: NextHop::Neighbour(next_hop),
-                message: Message::Segment(syn_ack),
+                message: Message::Segment(header),
             },
         );
+        true
     }
 }

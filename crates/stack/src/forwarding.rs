@@ -400,6 +400,14 @@ impl Shard {
         }
     }
 
+    /// [`Shard::tcp_refuse_pending`] for all that nobody has decided on.
+    pub(crate) fn refuse_all_pending(&mut self, now: Instant) {
+        while let Some((flow, pending)) = self.forwarding.pending.remove_first() {
+            self.leave_forwarder(&pending);
+            self.answer_refusal(now, &flow, &pending);
+        }
+    }
+
     /// Takes a pending connection that is to be refused: its SYN, and where that came from.
     pub(crate) fn take_refused(&mut self, id: &PendingId) -> Option<(TcpHeader, Origin)> {
         let Pending { interface, station, kept, .. } = self.take_pending(id)?;

@@ -603,8 +603,8 @@ impl Shard {
         self.settle(now, index);
     }
 
-    /// Aborts all connections, those included that nobody has accepted and those whose application is gone.
-    /// Their peers get resets as far as batches are asked for after this call.
+    /// Aborts all connections, those included whose handshake is under way, that nobody has accepted or decided on, and
+    /// whose application is gone. Their peers get resets as far as batches are asked for after this call.
     pub fn tcp_abort_all(&mut self, now: Instant) {
         for index in self.connections() {
             if let Some(socket) = self.sockets.tcp(index) {
@@ -612,6 +612,8 @@ impl Shard {
                 self.settle(now, index);
             }
         }
+        self.reset_half_open(now);
+        self.refuse_all_pending(now);
     }
 
     /// Our end of a socket; of a raw one, port zero or the echo identifier in its place; of a UDP socket that is

@@ -278,6 +278,14 @@ impl HalfOpen {
         }
     }
 
+    /// The reset that ends it (RFC 9293, 3.10.5, SYN-RECEIVED): at SND.NXT for a peer to whom the connection is open
+    /// already, with the acknowledgment that one in SYN-SENT asks for.
+    #[must_use]
+    pub fn reset(&self, now: Instant, parameters: Parameters) -> TcpHeader {
+        let flags = TcpFlags::RST | TcpFlags::ACK;
+        TcpHeader { flags, window: 0, ..self.acknowledgment(now, parameters) }
+    }
+
     /// The connection in SYN-RECEIVED, its SYN-ACK sent. The segment that completes the handshake is
     /// for [`Connection::on_segment`].
     #[must_use]

@@ -781,3 +781,26 @@ fn one_address_opens_more_connections_than_it_has_ports() {
         assert_eq!(distinct.len(), 300);
     }
 }
+
+// RFC 9293, 3.10.5, SYN-RECEIVED: an abort resets those whose handshake is under way as well.
+#[test]
+fn an_abort_of_all_resets_peers_whose_handshake_is_under_way() {
+    // The SYN-ACK is lost, or the ACK that completes the handshake.
+    for lost in [TcpFlags::SYN | TcpFlags::ACK, TcpFlags::ACK] {
+        let mut net = Net::new(TransmitMode::Multidata, false);
+        let (_, local) = listen(&mut net, ListenOptions::default());
+        net.fate = Box::new(
+            move |_, frame| {
+                if TcpFlags(frame[33]) == lost { Fate::Lose } else { Fate::Deliver }
+            },
+        );
+        let client = net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
+        net.run(10 * MS);
+        assert_eq!(net.hosts[1].shard.half_open_count(), 1);
+        net.hosts[1].shard.tcp_abort_all(net.now);
+        assert_eq!(net.hosts[1].shard.half_open_count(), 0);
+        net.run(10 * MS);
+        let status = net.hosts[0].shard.tcp_status(client).expect("open");
+        assert_eq!(status.state, State::Closed, "{lost:?}");
+    }
+}

@@ -649,3 +649,14 @@ fn a_connection_can_be_opened_from_an_accepted_address() {
 fn chunk(bytes: &[u8]) -> Chunk {
     Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)))
 }
+
+#[test]
+fn an_abort_of_all_refuses_what_nobody_has_decided_on() {
+    let mut net = net(false);
+    forwarder(&mut net, Cidr::ANY_IPV4, 16);
+    let client = connect(&mut net, at("93.184.215.14:443"));
+    assert_eq!(state(&mut net, 0, client), State::SynSent);
+    net.hosts[1].shard.tcp_abort_all(net.now);
+    net.run(10 * MS);
+    assert_eq!(state(&mut net, 0, client), State::Closed);
+}
