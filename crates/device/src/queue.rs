@@ -333,7 +333,8 @@ pub trait Queue: Send {
     }
 
     /// After [`Stop::Full`], when to offer again, where that is a matter of time and not of something
-    /// that wakes its waiter; zero where it is now. `None` where the device cannot know.
+    /// that wakes its waiter; zero where it is now. `None` where the device cannot know: then it is asked after a
+    /// millisecond, and while it takes nothing after as long as it was full, 10 ms at most.
     fn retry_after(&self) -> Option<Duration> {
         None
     }

@@ -17,7 +17,8 @@ use time::{Duration, Instant};
 /// of 1,000 full frames drains in about this time.
 const FULL_RETRY: Duration = Duration::from_millis(1);
 
-/// The same where it also said what is wrong, as an interface that is down.
+/// The same where it also said what is wrong, as an interface that is down, or has taken nothing for that long, as the
+/// stream of a machine that stands still: asked each millisecond, that took a twentieth of a CPU.
 const TROUBLE_RETRY: Duration = Duration::from_millis(10);
 
 /// One device queue and the interface that stands on it.
@@ -34,6 +35,8 @@ pub(crate) struct Port {
     /// The longest frame, link header included.
     pub(crate) frame_len_max: usize,
     pub(crate) failed: Option<DeviceError>,
+    /// Since when it has taken nothing, where it said `Full`.
+    full_since: Option<Instant>,
     /// What was told of the device.
     pub(super) told: Told,
 }
@@ -68,6 +71,7 @@ impl Port {
             mode: TransmitMode::default(),
             frame_len_max: frame_len_max(mtu_bytes),
             failed: None,
+            full_since: None,
             told: Told::default(),
         }
     }
@@ -86,7 +90,7 @@ impl Port {
         let mode = capabilities.mode_for(wanted);
         let old = core::mem::replace(&mut self.queue, place.queue);
         (self.medium, self.mode) = (capabilities.medium, mode);
-        (self.failed, self.told) = (None, Told::default());
+        (self.failed, self.full_since, self.told) = (None, None, Told::default());
         self.intake.restart();
         shard.on_device_replaced(now, self.id, capabilities);
         self.follow_mode(shard);
@@ -117,12 +121,19 @@ impl Port {
         }
     }
 
-    /// When a device that said `Full` is asked again at the latest.
-    pub(super) fn retry(&self, now: Instant) -> Instant {
+    /// It takes packets.
+    pub(super) fn on_taken(&mut self) {
+        self.full_since = None;
+    }
+
+    /// When a device that said `Full` is asked again at the latest. Many wake their waiter when there is room, and
+    /// others leave all they have to this; so it is soon at first, and then after as long as it was full already.
+    pub(super) fn retry(&mut self, now: Instant) -> Instant {
+        let since = *self.full_since.get_or_insert(now);
         now + match self.queue.retry_after() {
             Some(after) => after,
             None if self.queue.trouble().is_some() => TROUBLE_RETRY,
-            None => FULL_RETRY,
+            None => now.since(since).clamp(FULL_RETRY, TROUBLE_RETRY),
         }
     }
 

@@ -488,6 +488,9 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
             resume_unwind(panic)
         });
         shard.on_transmitted(now, port.id, &transmitted);
+        if transmitted.taken > 0 {
+            port.on_taken();
+        }
         match transmitted.stopped {
             None | Some(Stop::Refused) => {}
             Some(Stop::Full) => {

@@ -112,3 +112,33 @@ fn what_an_end_has_sent_before_it_closed_is_received() {
     let came = std::iter::from_fn(|| socket.recv_from(&mut [0; 8]).ok()).count();
     assert_eq!(came, datagrams);
 }
+
+/// Its machine stands still, and then goes on.
+#[test]
+fn a_stream_that_nobody_reads_is_left_alone_until_somebody_does() {
+    let (near, mut far) = unix();
+    let hardware_address = Some(HardwareAddress(OURS));
+    let config = StreamConfig { hardware_address, ..StreamConfig::default() };
+    let queue = StreamDevice::over(near, &config).expect("a stream").queue(0).expect("one");
+    let stack = Stack::builder().interface(queue, pair::interface(pair::LEFT));
+    let stack = stack.build().expect("a stack");
+    let frame = asking();
+    far.write_all(&[&(frame.len() as u32).to_be_bytes()[..], &frame].concat()).expect("room");
+    far.read_exact(&mut [0; 46]).expect("an answer");
+    let socket = UdpSocket::bind(&stack, "10.1.0.1:9").expect("a free port");
+    socket.set_nonblocking(true).expect("open");
+    let full = || stack.counters().device.transmit_full;
+    let mut sent = 0;
+    while let Ok(len) = socket.send_to(&[0; 1_400], "10.1.0.2:9") {
+        sent += len;
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let (before, started) = (full(), Instant::now());
+    std::thread::sleep(Duration::from_millis(500));
+    let (asked, ms) = (full() - before, started.elapsed().as_millis());
+    assert!(u128::from(asked) <= ms / 5, "{asked} times in {ms} ms");
+    let (mut buffer, mut came) = (vec![0; 1 << 20], 0);
+    while came < sent {
+        came += far.read(&mut buffer).expect("what waits goes on");
+    }
+}

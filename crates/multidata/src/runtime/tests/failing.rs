@@ -240,3 +240,32 @@ fn what_another_squeue_has_received_of_an_interface_is_not_taken_for_one_in_its_
     squeue.once(|_, _| ());
     receive().expect("it came by the new one");
 }
+
+/// So a machine that stands still costs little, and one that is full for a moment waits for no longer than that.
+#[test]
+fn a_device_that_stays_full_is_asked_less_often_until_it_takes_something() {
+    let (squeue, device, _) = squeue();
+    let (soon, late) = (Duration::from_millis(1), Duration::from_millis(10));
+    // When it is asked again, between which times.
+    let asked_again = || {
+        let before = squeue.clock.now();
+        squeue.once(|_, _| ());
+        let deadline = squeue.look(|core| core.deadline()).expect("it was full");
+        (before, deadline, squeue.clock.now())
+    };
+    for _ in 0..2 {
+        device.is_full.store(true, Ordering::SeqCst);
+        connect(&squeue, [10, 1, 0, 9]);
+        std::thread::sleep(2 * late);
+        let (before, deadline, now) = asked_again();
+        assert!(deadline >= before + late && deadline <= now + late, "it has long been full");
+        device.is_full.store(false, Ordering::SeqCst);
+        squeue.once(|_, _| ());
+        device.is_full.store(true, Ordering::SeqCst);
+        connect(&squeue, [10, 1, 0, 9]);
+        let deadline = squeue.look(|core| core.deadline()).expect("it is full again");
+        assert!(deadline <= squeue.clock.now() + soon, "it has just taken something");
+        device.is_full.store(false, Ordering::SeqCst);
+        squeue.once(|_, _| ());
+    }
+}
