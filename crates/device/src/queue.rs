@@ -261,6 +261,9 @@ pub trait EventSource: Send + Sync {
 /// by one, as a tunnel through a tunnel would, waits for itself for ever; a thread or a task in between
 /// ([`packet_pipe`](crate::packet_pipe)) may. The queue itself is let go of under no lock.
 ///
+/// A panic in one ends the call or the turn that it came up in, and nothing else: what was offered is offered again. A
+/// queue that panics four times in a row where it is to send, or to receive, has failed.
+///
 /// A queue around another one, which counts, delays, changes or refuses, has the calls of its own that it is
 /// there for, and passes all others on by [`forward_queue`](crate::forward_queue). One that left a call to its
 /// default would keep silent what the queue within says there.

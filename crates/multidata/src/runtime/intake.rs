@@ -10,11 +10,12 @@
 //! saves is the work behind the device, not the wake-up.
 
 use super::hand_over;
+use super::port::Task;
 use super::squeue::Core;
 use super::turn::Panic;
 use batch::{BlockPool, ReceiveBatch};
 use device::{Queue, Received};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use steering::{BatchSizes, Coalescer, Coalescing, Verdict};
 use time::Instant;
 
@@ -121,10 +122,10 @@ impl Core {
             receive.clear();
             let fetched = port.intake.fetch(now, &mut *port.queue, pool, receive);
             self.hand_up(now, index);
-            let Received { more, failed, .. } =
-                fetched.unwrap_or_else(|panic| resume_unwind(panic));
+            let port = &mut self.ports[index];
+            let Received { more, failed, .. } = port.survived(Task::Receive, fetched);
             has_more |= more;
-            self.ports[index].failed = failed;
+            port.failed = failed;
         }
         has_more
     }

@@ -6,9 +6,11 @@
 use super::intake::Intake;
 use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
+use super::turn::Panic;
 use device::{Capabilities, DeviceError, Medium, Queue, TransmitMode};
 use stack::{InterfaceId, Shard};
 use std::io::ErrorKind;
+use std::panic::resume_unwind;
 use steering::Coalescing;
 use time::{Duration, Instant};
 
@@ -20,6 +22,17 @@ const FULL_RETRY: Duration = Duration::from_millis(1);
 /// The same where it also said what is wrong, as an interface that is down, or has taken nothing for that long, as the
 /// stream of a machine that stands still: asked each millisecond, that took a twentieth of a CPU.
 const TROUBLE_RETRY: Duration = Duration::from_millis(10);
+
+/// A device that panics so often in a row where it is to do the same has failed. Each panic ends a turn, before the other
+/// devices have had theirs and before anybody is told what has come.
+const PANICS_MAX: u32 = 4;
+
+/// What a device is to do in a turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Task {
+    Send,
+    Receive,
+}
 
 /// One device queue and the interface that stands on it.
 pub(crate) struct Port {
@@ -37,6 +50,8 @@ pub(crate) struct Port {
     pub(crate) failed: Option<DeviceError>,
     /// Since when it has taken nothing, where it said `Full`.
     full_since: Option<Instant>,
+    /// How often it has panicked in a row, by [`Task`].
+    panics: [u32; 2],
     /// What was told of the device.
     pub(super) told: Told,
 }
@@ -72,6 +87,7 @@ impl Port {
             frame_len_max: frame_len_max(mtu_bytes),
             failed: None,
             full_since: None,
+            panics: [0; 2],
             told: Told::default(),
         }
     }
@@ -91,6 +107,7 @@ impl Port {
         let old = core::mem::replace(&mut self.queue, place.queue);
         (self.medium, self.mode) = (capabilities.medium, mode);
         (self.failed, self.full_since, self.told) = (None, None, Told::default());
+        self.panics = [0; 2];
         self.intake.restart();
         shard.on_device_replaced(now, self.id, capabilities);
         self.follow_mode(shard);
@@ -119,6 +136,29 @@ impl Port {
         if trouble.is_some() != core::mem::replace(&mut self.told.trouble, trouble.is_some()) {
             shard.on_device_trouble(now, self.id, trouble.as_ref());
         }
+    }
+
+    /// What came of having it do this. A panic goes on, and is counted.
+    pub(super) fn survived<T>(&mut self, task: Task, outcome: Result<T, Panic>) -> T {
+        let in_a_row = &mut self.panics[task as usize];
+        let panic = match outcome {
+            Ok(outcome) => {
+                *in_a_row = 0;
+                return outcome;
+            }
+            Err(panic) => panic,
+        };
+        *in_a_row += 1;
+        if *in_a_row >= PANICS_MAX {
+            let what = match task {
+                Task::Send => "send",
+                Task::Receive => "receive",
+            };
+            let message =
+                format!("the device panicked {in_a_row} times in a row when it was to {what}");
+            self.failed.get_or_insert_with(|| DeviceError::new(ErrorKind::NetworkDown, message));
+        }
+        resume_unwind(panic)
     }
 
     /// It takes packets.

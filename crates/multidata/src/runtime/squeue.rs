@@ -16,7 +16,7 @@ use super::closing;
 use super::event_watch::EventWatch;
 use super::hand_over::{self, Desk, HandOver};
 use super::outside::Entered;
-use super::port::Port;
+use super::port::{Port, Task};
 use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
 use super::turn::{Panic, ask_keeping};
@@ -285,7 +285,8 @@ impl Core {
             shard.poll_transmit(now, InterfaceId::LOOPBACK, Room::UNBOUNDED, transmit);
         }
         for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
-            match send(shard, port, transmit, now) {
+            let sent = catch_unwind(AssertUnwindSafe(|| send(shard, port, transmit, now)));
+            match port.survived(Task::Send, sent) {
                 Sending::Done => {}
                 Sending::Full => self.retry = Instant::earliest(self.retry, Some(port.retry(now))),
                 Sending::Unfinished => has_more = true,

@@ -316,6 +316,36 @@ fn a_driver_whose_wait_panics_leads_no_more() {
     }
 }
 
+/// Panics whenever it is to send.
+struct Mute(WireQueue);
+
+impl Queue for Mute {
+    device::forward_queue!(|self| self.0, but transmit);
+
+    fn transmit(&mut self, _: &Multidata) -> Transmitted {
+        panic!("of the test's own making");
+    }
+}
+
+/// So a task that sleeps hears of it, and what goes by other devices goes on.
+#[test]
+fn a_device_that_panics_again_and_again_has_failed() {
+    let (left, other) = device::wire(pair::ethernet());
+    let (mute, _peer) = device::wire(pair::ethernet());
+    let left = Stack::builder().interface(left, interface(LEFT)).build().expect("a stack");
+    let address = "10.2.0.1/24".parse().expect("an address");
+    let builder = Stack::builder()
+        .interface(Mute(mute), multidata::InterfaceConfig::new(address))
+        .interface(other, interface(RIGHT));
+    let stack = builder.build().expect("a stack");
+    until("it is told of", || {
+        let failed = stack.interfaces()[0].failed.clone();
+        failed.is_some_and(|it| it.to_string().contains("panicked 4 times in a row"))
+    });
+    let (client, server) = connected(&left, &stack);
+    exchange(&client, &server, 5, 1 << 20);
+}
+
 struct Broken(WireQueue);
 
 impl Queue for Broken {
