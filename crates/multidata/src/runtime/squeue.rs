@@ -470,7 +470,8 @@ enum Sending {
 /// Hands one device whatever the shard has to send: build, offer, commit what was taken.
 fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant) -> Sending {
     port.queue.reclaim();
-    let mut sending = Sending::Unfinished;
+    // One that only takes back what it said has no room, as far as can be told.
+    let mut sending = Sending::Full;
     for _ in 0..BATCHES_MAX {
         batch.clear();
         // A full device is offered one packet all the same: only who was told `Full` is woken when
@@ -489,8 +490,9 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
             resume_unwind(panic)
         });
         shard.on_transmitted(now, port.id, &transmitted);
-        if transmitted.taken > 0 {
+        if transmitted.taken > 0 || transmitted.stopped == Some(Stop::Refused) {
             port.on_taken();
+            sending = Sending::Unfinished;
         }
         match transmitted.stopped {
             None | Some(Stop::Refused) => {}
@@ -503,9 +505,11 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
                 port.failed = Some(error);
                 // The shard has heard of it.
                 port.told.failed = true;
-                sending = Sending::Done;
-                break;
             }
+        }
+        if port.failed.is_some() {
+            sending = Sending::Done;
+            break;
         }
     }
     batch.clear();

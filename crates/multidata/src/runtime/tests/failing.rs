@@ -269,3 +269,64 @@ fn a_device_that_stays_full_is_asked_less_often_until_it_takes_something() {
         squeue.once(|_, _| ());
     }
 }
+
+/// Says each time that it can do less than before, and may refuse to do less.
+struct Revoking {
+    is_revoked: bool,
+    refuses: bool,
+    offers: Arc<AtomicUsize>,
+}
+
+impl Queue for Revoking {
+    fn capabilities(&self) -> Capabilities {
+        let wants_single_packets = self.is_revoked;
+        Capabilities { wants_single_packets, ..Capabilities::plain(Medium::Ip, 1_500) }
+    }
+
+    fn set_mode(&mut self, _: TransmitMode) -> Result<(), DeviceError> {
+        if self.refuses { Err(failure()) } else { Ok(()) }
+    }
+
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
+
+    fn transmit(&mut self, _: &Multidata) -> Transmitted {
+        self.is_revoked = true;
+        self.offers.fetch_add(1, Ordering::SeqCst);
+        Transmitted { taken: 0, stopped: Some(Stop::Revoked) }
+    }
+
+    fn receive(&mut self, _: &BlockPool, _: &mut ReceiveBatch, _: usize) -> Received {
+        Received::default()
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::new(Silent::default())
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+}
+
+#[test]
+fn a_device_that_revokes_again_and_again_keeps_no_thread_busy() {
+    for refuses in [false, true] {
+        let (squeue, ..) = squeue();
+        let offers = Arc::<AtomicUsize>::default();
+        let queue = Revoking { is_revoked: false, refuses, offers: Arc::clone(&offers) };
+        let place = Place { queue: Box::new(queue), receives: true };
+        let id = squeue.look(|core| core.ports[0].id);
+        let replaced = squeue.replace(id, place, None, &mut None);
+        drop(replaced.ok().expect("the interface is there").empty());
+        connect(&squeue, [10, 1, 0, 9]);
+        let (has_failed, unfinished) =
+            squeue.look(|core| (core.failed.is_some(), core.counters.squeue_runs_unfinished));
+        // One that does not do as it says is not offered anything more.
+        assert_eq!(has_failed, refuses);
+        let offers = offers.load(Ordering::SeqCst);
+        assert!(!refuses || offers == 1, "{offers} offers");
+        assert_eq!(unfinished, 0, "{offers} offers, {refuses}");
+    }
+}
