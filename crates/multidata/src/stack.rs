@@ -19,7 +19,6 @@ use crate::runtime::port::Port;
 use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::squeues::Squeues;
 use crate::runtime::turn::{After, Call};
-use crate::runtime::waiter_slot::Replaced;
 use crate::runtime::waiting::Interest;
 use crate::runtime::worker::Threads;
 use crate::runtime::{locked, shared_filter};
@@ -466,7 +465,7 @@ impl Stack {
         // Application code is let go of when no lock is held and all squeues go on without it. The squeues are equal
         // in their interfaces, so either all refuse or none does.
         let old: Result<Vec<_>, _> =
-            removed.into_iter().map(|it| it.map(Replaced::empty)).collect();
+            removed.into_iter().map(|it| it.map(|it| it.empty(&mut panic))).collect();
         let outcome = old.map(drop).map_err(socket_error);
         panic.map_or(outcome, |panic| resume_unwind(panic))
     }

@@ -507,7 +507,7 @@ fn who_sleeps_is_woken_by_the_device_in_the_place_of_one_that_panics() {
     let id = squeue.look(|core| core.ports[0].id);
     let mut panic = None;
     let replaced = squeue.replace(id, place, None, &mut panic);
-    drop(replaced.ok().expect("the interface is there").empty());
+    drop(replaced.ok().expect("the interface is there").empty(&mut None));
     assert!(panic.is_some(), "who replaces it hears of it");
     squeue.waiters.wake_first();
     assert_eq!(new.wakes.load(Ordering::SeqCst), 1);

@@ -8,6 +8,7 @@
 //! waiter return stays where it is, and who waited there again would never sleep. Such threads sleep on the
 //! slot itself ([`WaiterSlot::wait_for_another`]), which every wake-up rings as well.
 
+use super::turn::{Panic, ask_keeping};
 use device::{Queue, Waiter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -74,13 +75,17 @@ impl Replaced {
     }
 
     /// Has everybody leave it, and returns the queue when they have. An event loop that watches it is called, and
-    /// not waited for: it may be the calling thread's.
-    pub(crate) fn empty(self) -> Box<dyn Queue> {
-        self.entry.waiter.wake();
-        while self.entry.inside.load(Ordering::Acquire) > 0 {
-            self.entry.waiter.wake();
-            std::thread::sleep(Duration::from_micros(50));
-        }
+    /// not waited for: it may be the calling thread's. Of a waiter that panics nobody is called, and what it panics with
+    /// is kept for the caller, who has others to empty.
+    pub(crate) fn empty(self, panic: &mut Option<Panic>) -> Box<dyn Queue> {
+        let entry = &self.entry;
+        ask_keeping(panic, || {
+            entry.waiter.wake();
+            while entry.inside.load(Ordering::Acquire) > 0 {
+                entry.waiter.wake();
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        });
         self.queue
     }
 }
@@ -227,7 +232,7 @@ mod tests {
             }
             let end = device::WireEnd::plain(device::Medium::Ip);
             let (queue, _) = device::wire(device::WireConfig::new(end, end));
-            drop(slot.replace(Arc::new(One::default()), Box::new(queue)).empty());
+            drop(slot.replace(Arc::new(One::default()), Box::new(queue)).empty(&mut None));
         });
         assert!(started.elapsed() < Duration::from_secs(30), "nobody slept on");
         slot.wake();
@@ -279,7 +284,7 @@ mod tests {
             }
             let end = device::WireEnd::plain(device::Medium::Ip);
             let (queue, _) = device::wire(device::WireConfig::new(end, end));
-            drop(slot.replace(Arc::new(One::default()), Box::new(queue)).empty());
+            drop(slot.replace(Arc::new(One::default()), Box::new(queue)).empty(&mut None));
         });
         assert!(before.elapsed() < Duration::from_secs(30), "there is another");
         slot.wait_for_another(&seen, None);

@@ -42,7 +42,7 @@ impl Stack {
         let mut left: Vec<Replaced> = Vec::new();
         let mut panic = None;
         let added = self.add_to_all(&mut queues, &mut config, &mut left, &mut panic);
-        left.into_iter().map(Replaced::empty).for_each(drop);
+        left.into_iter().map(|it| it.empty(&mut panic)).for_each(drop);
         drop(queues);
         let (index, id) = added?;
         let watched = self.watch(index);

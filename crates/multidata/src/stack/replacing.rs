@@ -4,7 +4,6 @@ use super::builder::check_mtu;
 use super::{Stack, invalid};
 use crate::runtime::shared_queue;
 use crate::runtime::squeue::Squeue;
-use crate::runtime::waiter_slot::Replaced;
 use device::{Medium, Queue};
 use std::io;
 use std::panic::resume_unwind;
@@ -82,7 +81,7 @@ impl Stack {
         });
         // Application code is let go of when no lock is held and all squeues go on without it.
         let (replaced, refused): (Vec<_>, Vec<_>) = replaced.into_iter().partition(Result::is_ok);
-        let old: Vec<_> = replaced.into_iter().flatten().map(Replaced::empty).collect();
+        let old: Vec<_> = replaced.into_iter().flatten().map(|it| it.empty(&mut panic)).collect();
         drop(old);
         if let Some(panic) = panic {
             resume_unwind(panic);

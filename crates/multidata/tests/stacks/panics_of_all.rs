@@ -3,14 +3,14 @@
 
 use crate::pair::{self, LEFT, RIGHT, interface};
 use batch::{BlockPool, PoolConfig, ReceiveBatch};
-use device::{Capabilities, DeviceCounters, Queue, Received, WireQueue};
+use device::{Capabilities, DeviceCounters, Queue, Received, Waiter, WireQueue};
 use multidata::{InterfaceConfig, Stack, TcpListener, UdpSocket};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 /// Panics while it is told to: in threads of the application, or in all.
 struct Device {
@@ -176,6 +176,69 @@ impl Queue for Ruined {
 }
 
 type Queues = Vec<Box<dyn Queue>>;
+
+/// A device whose waiter panics when it is woken, once it is told to, and knows how many sleep on it.
+struct Asleep(WireQueue, Arc<Sleep>);
+
+#[derive(Default)]
+struct Sleep {
+    woken: Mutex<bool>,
+    changed: Condvar,
+    inside: AtomicUsize,
+    panics: AtomicBool,
+}
+
+impl Queue for Asleep {
+    device::forward_queue!(|self| self.0, but waiter);
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::clone(&self.1) as _
+    }
+}
+
+impl Waiter for Sleep {
+    fn wait(&self, timeout: Option<Duration>) {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        let timeout = timeout.unwrap_or(pair::PATIENCE);
+        let woken = self.woken.lock().expect("no panic");
+        let waited = self.changed.wait_timeout_while(woken, timeout, |woken| !*woken);
+        *waited.expect("no panic").0 = false;
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn wake(&self) {
+        assert!(!self.panics.load(Ordering::SeqCst), "of the test's own making");
+        *self.woken.lock().expect("no panic") = true;
+        self.changed.notify_all();
+        // Who was called comes back, and sleeps again, before anything else happens.
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+/// Else a squeue would hear nothing of what comes by its new device.
+#[test]
+fn threads_leave_the_devices_that_were_replaced_though_one_of_them_panics() {
+    let wires = || (0..2).map(|_| device::wire(pair::ethernet()));
+    let (near, _far): (Vec<WireQueue>, Vec<WireQueue>) = wires().unzip();
+    let sleeps = [(); 2].map(|()| Arc::<Sleep>::default());
+    let asleep = near.into_iter().zip(&sleeps);
+    let queues = asleep.map(|(queue, it)| Box::new(Asleep(queue, Arc::clone(it))) as _).collect();
+    let builder = Stack::builder().squeues(2).multiqueue_interface(queues, interface(LEFT));
+    let stack = builder.build().expect("a stack");
+    let started = Instant::now();
+    while sleeps[1].inside.load(Ordering::SeqCst) == 0 {
+        assert!(started.elapsed() < pair::PATIENCE, "a worker sleeps on it");
+        std::thread::yield_now();
+    }
+    sleeps[0].panics.store(true, Ordering::SeqCst);
+    let (near, _far_too): (Queues, Vec<WireQueue>) =
+        wires().map(|(near, far)| (Box::new(near) as _, far)).unzip();
+    let replaced = catch_unwind(AssertUnwindSafe(|| stack.replace_queues(0, near)));
+    assert!(replaced.is_err(), "who panics hears of it");
+    assert_eq!(sleeps[1].inside.load(Ordering::SeqCst), 0, "it sleeps on a device that is gone");
+    sleeps[0].panics.store(false, Ordering::SeqCst);
+    sleeps[0].wake();
+}
 
 /// It is what others are put in the place of.
 #[test]

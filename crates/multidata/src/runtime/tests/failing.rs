@@ -29,7 +29,7 @@ fn add(squeue: &Squeue, address: &str) -> (stack::InterfaceId, Arc<Silent>) {
         },
         &mut panic,
     );
-    drop(added.expect("it is added").map(|old| old.empty()));
+    drop(added.expect("it is added").map(|old| old.empty(&mut None)));
     assert!(panic.is_none());
     (id.expect("it was made"), device)
 }
@@ -118,7 +118,7 @@ fn who_waits_for_events_hears_that_the_stack_was_ended_until_it_has_a_device_aga
         if is_replaced {
             let (place, _) = place();
             let replaced = squeue.replace(id, place, None, &mut None);
-            drop(replaced.ok().expect("the interface is there").empty());
+            drop(replaced.ok().expect("the interface is there").empty(&mut None));
         } else {
             add(&squeue, "10.2.0.1/24");
         }
@@ -195,7 +195,7 @@ fn what_was_counted_of_an_interface_that_was_removed_counts_though_another_has_i
     device.wake_panics.store(true, Ordering::SeqCst);
     squeue.waiters.wake();
     connect(&squeue, [10, 2, 0, 9]);
-    drop(squeue.remove(id, &mut None).expect("it is there").empty());
+    drop(squeue.remove(id, &mut None).expect("it is there").empty(&mut None));
     assert_eq!(failures_told(&squeue), 0, "it was the user's wish");
     add(&squeue, "10.3.0.1/24");
     let counters = squeue.counters();
@@ -231,7 +231,7 @@ fn what_another_squeue_has_received_of_an_interface_is_not_taken_for_one_in_its_
     squeue.once(|_, _| ());
     receive().expect("it is for this socket");
     while receive().is_ok() {}
-    drop(squeue.remove(id, &mut None).expect("it is there").empty());
+    drop(squeue.remove(id, &mut None).expect("it is there").empty(&mut None));
     // Of a squeue that has not removed it yet.
     hand_on();
     add(&squeue, "10.1.0.1/24");
@@ -319,7 +319,7 @@ fn a_device_that_revokes_again_and_again_keeps_no_thread_busy() {
         let place = Place { queue: Box::new(queue), receives: true };
         let id = squeue.look(|core| core.ports[0].id);
         let replaced = squeue.replace(id, place, None, &mut None);
-        drop(replaced.ok().expect("the interface is there").empty());
+        drop(replaced.ok().expect("the interface is there").empty(&mut None));
         connect(&squeue, [10, 1, 0, 9]);
         let (has_failed, unfinished) =
             squeue.look(|core| (core.failed.is_some(), core.counters.squeue_runs_unfinished));
