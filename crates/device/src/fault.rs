@@ -142,6 +142,8 @@ pub struct FaultQueue<Q> {
     injections: VecDeque<Injection>,
     revoked: bool,
     failed: Option<DeviceError>,
+    /// What the inner queue failed of when it was to receive, which it may say once; said when everything came out.
+    ended: Option<DeviceError>,
     /// The front of a batch that is stopped in the middle.
     front: Multidata,
     counters: FaultCounters,
@@ -166,6 +168,7 @@ impl<Q: Queue> FaultQueue<Q> {
             injections: VecDeque::new(),
             revoked: false,
             failed: None,
+            ended: None,
             front: Multidata::default(),
             counters: FaultCounters::default(),
         }
@@ -423,8 +426,8 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
             return received;
         }
         let wanted = frames_max.saturating_sub(self.ready.len());
-        let mut received = Received { more: true, ..Received::default() };
-        if wanted > 0 {
+        let mut received = Received { more: self.ended.is_none(), ..Received::default() };
+        if wanted > 0 && self.ended.is_none() {
             self.scratch.clear();
             let mut scratch = core::mem::take(&mut self.scratch);
             received = self.inner.receive(pool, &mut scratch, wanted);
@@ -434,7 +437,8 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
             }
             self.scratch.clear();
             self.idle_receives = if received.frames == 0 { self.idle_receives + 1 } else { 0 };
-            if self.idle_receives >= self.config.hold_receives_max || received.failed.is_some() {
+            self.ended = received.failed.take();
+            if self.idle_receives >= self.config.hold_receives_max || self.ended.is_some() {
                 self.idle_receives = 0;
                 self.release_held();
             }
@@ -442,7 +446,7 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
         received.frames = self.hand_up(batch, frames_max);
         received.more |= !self.ready.is_empty();
         let drained = !received.more && self.held.is_empty();
-        received.failed = received.failed.or_else(|| self.failed.clone()).filter(|_| drained);
+        received.failed = self.ended.clone().or_else(|| self.failed.clone()).filter(|_| drained);
         self.holding.store(!self.held.is_empty() || !self.ready.is_empty(), Ordering::SeqCst);
         received
     }

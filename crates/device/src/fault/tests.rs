@@ -362,3 +362,37 @@ fn an_event_loop_does_not_wait_for_long_on_a_held_frame_either() {
     assert!(source.begin(None));
     assert_eq!(*noting.waits.lock().expect("no panic"), [None, Some(HOLDING_WAIT), None]);
 }
+
+/// Brings what a wire does, and then says once that it has failed.
+struct FailsOnce(WireQueue, bool);
+
+impl Queue for FailsOnce {
+    crate::forward_queue!(|self| self.0, but receive);
+
+    fn receive(&mut self, pool: &BlockPool, batch: &mut ReceiveBatch, max: usize) -> Received {
+        let received = self.0.receive(pool, batch, max);
+        let fails = !received.more && !core::mem::replace(&mut self.1, true);
+        let failed = fails.then(|| DeviceError::new(ErrorKind::NetworkDown, "it was cut"));
+        Received { failed, ..received }
+    }
+}
+
+#[test]
+fn a_failure_that_the_inner_queue_says_once_is_told_when_everything_came_out() {
+    let duplicates = FaultConfig { duplicate: 1.0, ..FaultConfig::default() };
+    let (mut a, b) = pair(duplicates);
+    let mut b = FaultQueue::new(FailsOnce(b.inner, false), duplicates);
+    assert_eq!(a.transmit(&batch_of(0..4)).taken, 4);
+    let mut batch = ReceiveBatch::new();
+    let (mut frames, mut failed) = (0, None);
+    for _ in 0..9 {
+        assert_eq!(failed, None, "{frames} frames came before");
+        let received = b.receive(&pool(), &mut batch, 5);
+        frames += received.frames;
+        failed = received.failed;
+        if !received.more {
+            break;
+        }
+    }
+    assert_eq!((frames, failed.is_some()), (8, true));
+}
