@@ -96,6 +96,8 @@ impl Receiver {
         if self.block.is_none() {
             let wanted = self.block_len.max(front_len(&self.front));
             let Ok(mut block) = pool.allocate_receive(wanted) else {
+                // Where there is no room for so much, there may be for less, which is asked for next time.
+                self.block_len = (self.block_len / 2).max(BLOCK_BYTES_MIN);
                 self.is_starved = true;
                 return false;
             };

@@ -277,3 +277,24 @@ proptest! {
         prop_assert!(came == frames, "{} of {} came", came.len(), frames.len());
     }
 }
+
+/// After much has come, which blocks grew with.
+#[test]
+fn a_pool_with_no_room_for_a_large_block_receives_into_small_ones() {
+    let (mut queue, mut peer) = queue();
+    let frames: Vec<Vec<u8>> = (0..40).map(|index| content(index, 1_514)).collect();
+    for _ in 0..9 {
+        peer.write_all(&framed(&frames)).expect("room");
+        assert_eq!(received(&mut queue, &pool(), 64), (frames.clone(), None));
+    }
+    let limit_bytes = 32_768;
+    let config =
+        PoolConfig { limit_bytes, receive_reserve_bytes: limit_bytes / 4, ..PoolConfig::default() };
+    let pool = BlockPool::new(config);
+    peer.write_all(&framed(&frames)).expect("room");
+    let mut came = Vec::new();
+    for _ in 0..9 {
+        came.extend(received(&mut queue, &pool, 64).0);
+    }
+    assert!(came == frames, "{} of {} frames", came.len(), frames.len());
+}
