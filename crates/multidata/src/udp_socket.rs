@@ -32,10 +32,13 @@ use time::Duration;
 /// Datagrams of up to 65,507 bytes over IPv4 and 65,527 over IPv6 are sent, in fragments where the
 /// path takes no longer packets, unless [`UdpSocket::set_mtu_discovery`] forbids that.
 ///
-/// What goes to 255.255.255.255 is for everybody on one link, by the interface that has the address the socket is bound
-/// to, or the one of [`UdpSocket::set_multicast_interface`], of the default route, or the first. A socket on
-/// an unspecified address also takes what others send to everybody, from 0.0.0.0 where they have no address yet, so
-/// it may be a DHCP server's.
+/// Every socket may send to everybody: there is no `set_broadcast`, which `std::net` has, and nothing to ask for. What
+/// goes to 255.255.255.255 is for everybody on one link, by the interface that has the address the socket is bound to, or
+/// the one of [`UdpSocket::set_multicast_interface`], of the default route, or the first; what goes to the last address
+/// of a network of the stack's, as 10.1.0.255 of 10.1.0.0/24, is for everybody there. Other sockets of the stack itself do not
+/// hear it. A socket on an unspecified address, and none on one of the stack's own, takes what others send to everybody
+/// in either way, each of those that share the port, and from 0.0.0.0 where they have no address yet, so it may be a DHCP
+/// server's.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Arc<Socket>,

@@ -390,3 +390,18 @@ fn a_socket_holds_as_many_datagrams_as_it_was_told() {
         assert_eq!(count == 100, are_all_held, "{count}");
     }
 }
+
+/// There is nothing to be asked for first, and nothing else to be bound to.
+#[test]
+fn what_is_for_everybody_is_sent_and_heard_without_an_option() {
+    let (left, right_stack) = pair();
+    let ours = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
+    let theirs = UdpSocket::bind(&right_stack, "0.0.0.0:67").expect("a free port");
+    theirs.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    for everybody in ["255.255.255.255:67", "10.1.0.255:67"] {
+        ours.send_to(b"who is there?", everybody).expect("a way");
+        let (len, from, to) = theirs.recv_from_to(&mut [0; 20]).expect("it is for it, too");
+        assert_eq!((len, from), (13, ours.local_addr().expect("bound")));
+        assert_eq!(to, everybody.parse().expect("an address"));
+    }
+}
