@@ -1,6 +1,7 @@
 //! A raw socket.
 
 mod polling;
+mod recv_many;
 mod send_many;
 
 pub use send_many::RawPacket;
@@ -28,7 +29,7 @@ const HOME: usize = 0;
 /// A packet that a [`RawSocket`] received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedPacket {
-    /// Bytes that were copied out.
+    /// Bytes that were copied out, or are shown.
     pub len: usize,
     /// Who sent it.
     pub source: IpAddr,
@@ -295,6 +296,11 @@ impl RawSocket {
 fn copy_out(packet: &stack::RawPacket, out: &mut [u8]) -> ReceivedPacket {
     let len = packet.payload.len().min(out.len());
     out[..len].copy_from_slice(&packet.payload.bytes()[..len]);
+    about(packet, len)
+}
+
+/// What is told of a packet of which so many bytes are handed out.
+fn about(packet: &stack::RawPacket, len: usize) -> ReceivedPacket {
     let stack::RawPacket { source, destination, hop_limit, .. } = *packet;
     ReceivedPacket { len, source, destination, hop_limit }
 }

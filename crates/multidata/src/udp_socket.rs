@@ -6,7 +6,7 @@ mod recv_many;
 mod send_many;
 
 pub use recv_many::ReceivedDatagram;
-pub(crate) use recv_many::{receive_many, show_each};
+pub(crate) use recv_many::{receive_many, show_each, take_many};
 use send_many::envelope;
 pub use send_many::{Datagram, LentDatagram};
 

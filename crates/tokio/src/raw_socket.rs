@@ -85,6 +85,20 @@ impl RawSocket {
         self.recv(out).await.map(|packet| (packet.len, packet.source))
     }
 
+    /// Waits for a packet and shows it, and at most `packets_max` in all of those that are there; says how many. See
+    /// [`multidata::RawSocket::recv_many`]. Where the future is dropped, no packet was taken.
+    ///
+    /// # Errors
+    /// As [`RawSocket::recv`].
+    pub async fn recv_many(
+        &self,
+        packets_max: usize,
+        mut show: impl FnMut(ReceivedPacket, &[u8]),
+    ) -> io::Result<usize> {
+        let receive = |it: &mut Context<'_>| self.socket.poll_recv_many(it, packets_max, &mut show);
+        self.readable.wait(receive).await
+    }
+
     /// Waits until a receive would not wait. Another task may have the packet before this one tries.
     ///
     /// # Errors

@@ -94,11 +94,19 @@ pub(crate) fn receive_many(
     id: SocketId,
     datagrams_max: usize,
 ) -> Result<Vec<stack::ReceivedDatagram>, SocketError> {
-    let mut taken = vec![core.shard.udp_receive_datagram(id)?];
-    while taken.len() < datagrams_max
-        && let Ok(datagram) = core.shard.udp_receive_datagram(id)
+    take_many(datagrams_max, || core.shard.udp_receive_datagram(id))
+}
+
+/// Takes at least one, and as many more as there are, `count_max` in all.
+pub(crate) fn take_many<T>(
+    count_max: usize,
+    mut take: impl FnMut() -> Result<T, SocketError>,
+) -> Result<Vec<T>, SocketError> {
+    let mut taken = vec![take()?];
+    while taken.len() < count_max
+        && let Ok(another) = take()
     {
-        taken.push(datagram);
+        taken.push(another);
     }
     Ok(taken)
 }

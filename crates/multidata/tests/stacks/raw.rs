@@ -122,6 +122,38 @@ fn many_packets_and_echo_requests_leave_in_few_batches() {
     assert_eq!(ours.send_many(&wrong[5..]).expect_err("too long").kind(), ErrorKind::InvalidInput);
 }
 
+#[test]
+fn many_packets_are_shown_in_one_call_with_what_their_header_said() {
+    let (left, right) = pair();
+    let (ours, theirs) = (bound(&left), bound(&right));
+    ours.send_to(b"hello", to(RIGHT)).expect("a route");
+    theirs.recv(&mut [0; 9]).expect("the neighbour is known now");
+    ours.set_ttl(7).expect("open");
+    let sent: Vec<Vec<u8>> = (0..100).map(|number| vec![number; usize::from(number) * 9]).collect();
+    let packets: Vec<_> = sent.iter().map(|payload| RawPacket { payload, to: to(RIGHT) }).collect();
+    let before = right.counters().device.receive_frames;
+    assert_eq!(ours.send_many(&packets).expect("a route"), 100);
+    let started = std::time::Instant::now();
+    while right.counters().device.receive_frames < before + 100 {
+        assert!(started.elapsed() < PATIENCE, "they were sent");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (mut received, mut calls) = (Vec::new(), Vec::new());
+    while received.len() < 100 {
+        let count = theirs.recv_many(30, |packet, payload| {
+            assert_eq!((packet.source, packet.destination), (to(LEFT), to(RIGHT)));
+            assert_eq!((packet.len, packet.hop_limit), (payload.len(), 7));
+            received.push(payload.to_vec());
+        });
+        calls.push(count.expect("they were sent"));
+    }
+    assert!(received == sent, "in order, and each once");
+    assert_eq!(calls, [30, 30, 30, 10]);
+    theirs.set_nonblocking(true).expect("it can");
+    let none = theirs.recv_many(0, |_, _| unreachable!("nothing was sent")).expect_err("nothing");
+    assert_eq!(none.kind(), ErrorKind::WouldBlock);
+}
+
 /// Wherever a frame arrives, its raw socket hears of it: a squeue of its own decides for nobody.
 #[test]
 fn stacks_of_several_squeues_have_raw_sockets() {

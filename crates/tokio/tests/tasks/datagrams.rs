@@ -1,7 +1,7 @@
 //! Datagrams in the hands of tasks, between two stacks on one wire.
 
 use crate::pair::{pair, right, run};
-use multidata::{Datagram, ReceivedDatagram};
+use multidata::{Datagram, ReceivedDatagram, ReceivedPacket};
 use multidata_tokio::{RawSocket, UdpSocket};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -156,10 +156,15 @@ fn raw_packets_and_echo_requests_wait_for_each_other() {
         let echo = RawSocket::bind_echo(&left, 0).expect("a free identifier");
         let to = right(0).ip();
         tokio::spawn(async move {
-            let mut buffer = [0; 100];
             loop {
-                let (len, from) = theirs.recv_from(&mut buffer).await.expect("open");
-                theirs.send_to(&buffer[..len], from).await.expect("a route");
+                let mut asked = Vec::new();
+                let keep = |packet: ReceivedPacket, payload: &[u8]| {
+                    asked.push((payload.to_vec(), packet.source));
+                };
+                theirs.recv_many(9, keep).await.expect("open");
+                for (payload, from) in asked {
+                    theirs.send_to(&payload, from).await.expect("a route");
+                }
             }
         });
         let mut buffer = [0; 100];
