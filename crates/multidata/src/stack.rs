@@ -645,8 +645,8 @@ impl Stack {
         stranded.map_or(Ok(()), |error| Err(device_error(&error)))
     }
 
-    /// Ends the stack at once, whoever has handles and sockets of it: connections are reset, as far as the
-    /// devices take the resets within a tenth of a second, and calls on sockets fail, those that wait
+    /// Ends the stack at once, whoever has handles and sockets of it: connections are reset, those included whose
+    /// handshake is under way, as far as the devices take the resets within a tenth of a second, and calls on sockets fail, those that wait
     /// in other threads and in tasks included, with `NetworkDown` or, on a connection, `ConnectionAborted`; who waits for
     /// events ([`Stack::wait_for_event`]) hears it as well. What
     /// has arrived by then can still be read. Who gives it other devices ([`Stack::replace_queues`]) has a stack
