@@ -6,8 +6,8 @@
 //! ```
 //!
 //! What a client sends is a [`ClientMessage`], what it reads a [`ServerMessage`]: the fields and
-//! options that this client has a use for. Options may be continued in `sname` and `file`
-//! (RFC 2132, 9.3) and be split (RFC 3396).
+//! options that the client and the server here have a use for. Options may be continued in `sname`
+//! and `file` (RFC 2132, 9.3) and be split (RFC 3396).
 
 use core::net::Ipv4Addr;
 use wire::{HardwareAddress, Malformed};
@@ -19,7 +19,7 @@ const LEN_MIN: usize = 300;
 /// Longest option value that is put together, RFC 3396 pieces and all.
 const OPTION_LEN_MAX: usize = 1_024;
 /// Routers and DNS servers that are kept of one message.
-const LIST_MAX: usize = 16;
+pub(crate) const LIST_MAX: usize = 16;
 /// A client identifier may be as long as one of RFC 4361: its type, an IAID, and a DUID (RFC 8415, 11.1). With
 /// everything else it fits what every server takes.
 const CLIENT_IDENTIFIER_LEN_MAX: usize = 135;
@@ -29,25 +29,25 @@ const OP_REPLY: u8 = 2;
 const HARDWARE_ETHERNET: u8 = 1;
 const FLAG_BROADCAST: u16 = 0x8000;
 
-mod code {
-    pub(super) const PAD: u8 = 0;
-    pub(super) const SUBNET_MASK: u8 = 1;
-    pub(super) const ROUTERS: u8 = 3;
-    pub(super) const NAME_SERVERS: u8 = 6;
-    pub(super) const HOST_NAME: u8 = 12;
-    pub(super) const MTU: u8 = 26;
-    pub(super) const REQUESTED_ADDRESS: u8 = 50;
-    pub(super) const LEASE_TIME: u8 = 51;
-    pub(super) const OVERLOAD: u8 = 52;
-    pub(super) const MESSAGE_TYPE: u8 = 53;
-    pub(super) const SERVER_IDENTIFIER: u8 = 54;
-    pub(super) const PARAMETERS: u8 = 55;
-    pub(super) const MESSAGE_LEN_MAX: u8 = 57;
-    pub(super) const RENEWAL_TIME: u8 = 58;
-    pub(super) const REBINDING_TIME: u8 = 59;
-    pub(super) const CLIENT_IDENTIFIER: u8 = 61;
-    pub(super) const CLASSLESS_ROUTES: u8 = 121;
-    pub(super) const END: u8 = 255;
+pub(crate) mod code {
+    pub(crate) const PAD: u8 = 0;
+    pub(crate) const SUBNET_MASK: u8 = 1;
+    pub(crate) const ROUTERS: u8 = 3;
+    pub(crate) const NAME_SERVERS: u8 = 6;
+    pub(crate) const HOST_NAME: u8 = 12;
+    pub(crate) const MTU: u8 = 26;
+    pub(crate) const REQUESTED_ADDRESS: u8 = 50;
+    pub(crate) const LEASE_TIME: u8 = 51;
+    pub(crate) const OVERLOAD: u8 = 52;
+    pub(crate) const MESSAGE_TYPE: u8 = 53;
+    pub(crate) const SERVER_IDENTIFIER: u8 = 54;
+    pub(crate) const PARAMETERS: u8 = 55;
+    pub(crate) const MESSAGE_LEN_MAX: u8 = 57;
+    pub(crate) const RENEWAL_TIME: u8 = 58;
+    pub(crate) const REBINDING_TIME: u8 = 59;
+    pub(crate) const CLIENT_IDENTIFIER: u8 = 61;
+    pub(crate) const CLASSLESS_ROUTES: u8 = 121;
+    pub(crate) const END: u8 = 255;
 }
 
 /// What is asked for. RFC 3442: classless routes before routers, which they replace.
@@ -79,10 +79,12 @@ pub enum MessageKind {
     Nak,
     /// A client gives its address back.
     Release,
+    /// A client that has its address from elsewhere asks for everything else.
+    Inform,
 }
 
 impl MessageKind {
-    const ALL: [(u8, Self); 7] = [
+    const ALL: [(u8, Self); 8] = [
         (1, Self::Discover),
         (2, Self::Offer),
         (3, Self::Request),
@@ -90,6 +92,7 @@ impl MessageKind {
         (5, Self::Ack),
         (6, Self::Nak),
         (7, Self::Release),
+        (8, Self::Inform),
     ];
 
     fn from_number(number: u8) -> Option<Self> {
@@ -186,6 +189,66 @@ impl ClientMessage {
         out.resize(out.len().max(LEN_MIN), 0);
         out
     }
+
+    /// Reads a datagram's payload.
+    ///
+    /// # Errors
+    /// As [`ServerMessage::parse`], the other way round; [`Malformed::BadVersion`] also where a relay sent it.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (fixed, options) = split(bytes, OP_REQUEST)?;
+        let areas = areas(fixed, options);
+        let value = |code| collect(&areas, code);
+        let kind = kind(&areas).filter(|kind| {
+            !matches!(kind, MessageKind::Offer | MessageKind::Ack | MessageKind::Nak)
+        });
+        let is_relayed = fixed[24..28] != [0; 4];
+        let [.., x0, x1, x2, x3, s0, s1] =
+            *fixed.first_chunk::<10>().ok_or(Malformed::Truncated)?;
+        let identifier = value(code::CLIENT_IDENTIFIER);
+        Ok(Self {
+            kind: kind.filter(|_| !is_relayed).ok_or(Malformed::BadVersion)?,
+            transaction: u32::from_be_bytes([x0, x1, x2, x3]),
+            seconds: u16::from_be_bytes([s0, s1]),
+            client_address: Ipv4Addr::new(fixed[12], fixed[13], fixed[14], fixed[15]),
+            station: station(fixed),
+            requested: address(&value(code::REQUESTED_ADDRESS))?,
+            server: address(&value(code::SERVER_IDENTIFIER))?,
+            client_identifier: Some(identifier)
+                .filter(|it| (2..=CLIENT_IDENTIFIER_LEN_MAX).contains(&it.len())),
+            host_name: String::from_utf8(value(code::HOST_NAME)).ok().filter(|it| !it.is_empty()),
+        })
+    }
+}
+
+/// What a server answers to `question`, which was read as a [`ClientMessage`]: an answer has the fields of its question,
+/// but for those that RFC 2131, table 3 says otherwise of.
+pub(crate) fn answer(
+    question: &[u8],
+    kind: MessageKind,
+    yours: Ipv4Addr,
+    options: &[(u8, Vec<u8>)],
+) -> Vec<u8> {
+    let mut out = question[..FIXED_LEN].to_vec();
+    out[0] = OP_REPLY;
+    // Hops and seconds.
+    out[3] = 0;
+    out[8..10].fill(0);
+    if kind != MessageKind::Ack {
+        // The client's address, which only an ACK has again.
+        out[12..16].fill(0);
+    }
+    out[16..20].copy_from_slice(&yours.octets());
+    out[20..28].fill(0);
+    out[44..].fill(0);
+    out.extend(COOKIE);
+    out.extend([code::MESSAGE_TYPE, 1, kind.number()]);
+    for (code, value) in options {
+        out.extend([*code, value.len() as u8]);
+        out.extend(value);
+    }
+    out.push(code::END);
+    out.resize(out.len().max(LEN_MIN), 0);
+    out
 }
 
 /// A route that a server gave (RFC 3442).
@@ -238,15 +301,10 @@ impl ServerMessage {
     /// message from a server to an Ethernet client; [`Malformed::BadOption`] where an option that
     /// matters contradicts itself.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (fixed, rest) = bytes.split_first_chunk::<FIXED_LEN>().ok_or(Malformed::Truncated)?;
-        let options = rest.strip_prefix(&COOKIE).ok_or(Malformed::BadVersion)?;
-        if fixed[..3] != [OP_REPLY, HARDWARE_ETHERNET, 6] {
-            return Err(Malformed::BadVersion);
-        }
+        let (fixed, options) = split(bytes, OP_REPLY)?;
         let areas = areas(fixed, options);
         let value = |code| collect(&areas, code);
-        let kind = value(code::MESSAGE_TYPE).first().copied();
-        let kind = kind.and_then(MessageKind::from_number).filter(|kind| {
+        let kind = kind(&areas).filter(|kind| {
             matches!(kind, MessageKind::Offer | MessageKind::Ack | MessageKind::Nak)
         });
         let [.., x0, x1, x2, x3] = *fixed.first_chunk::<8>().ok_or(Malformed::Truncated)?;
@@ -260,7 +318,7 @@ impl ServerMessage {
         Ok(Self {
             kind: kind.ok_or(Malformed::BadVersion)?,
             transaction: u32::from_be_bytes([x0, x1, x2, x3]),
-            station: HardwareAddress(core::array::from_fn(|index| fixed[28 + index])),
+            station: station(fixed),
             your_address: Ipv4Addr::new(fixed[16], fixed[17], fixed[18], fixed[19]),
             server: address(&value(code::SERVER_IDENTIFIER))?,
             prefix_len,
@@ -273,6 +331,24 @@ impl ServerMessage {
             rebinding_s: number(&value(code::REBINDING_TIME)).map(u32::from_be_bytes),
         })
     }
+}
+
+/// The fixed part of a message of an Ethernet client or to one, and what lies behind the cookie.
+fn split(bytes: &[u8], op: u8) -> Result<(&[u8; FIXED_LEN], &[u8]), Malformed> {
+    let (fixed, rest) = bytes.split_first_chunk::<FIXED_LEN>().ok_or(Malformed::Truncated)?;
+    let options = rest.strip_prefix(&COOKIE).ok_or(Malformed::BadVersion)?;
+    match fixed[..3] == [op, HARDWARE_ETHERNET, 6] {
+        true => Ok((fixed, options)),
+        false => Err(Malformed::BadVersion),
+    }
+}
+
+fn kind(areas: &[&[u8]]) -> Option<MessageKind> {
+    collect(areas, code::MESSAGE_TYPE).first().copied().and_then(MessageKind::from_number)
+}
+
+fn station(fixed: &[u8; FIXED_LEN]) -> HardwareAddress {
+    HardwareAddress(core::array::from_fn(|index| fixed[28 + index]))
 }
 
 /// Where options lie: behind the cookie and, where the overload option says so, in `file` and

@@ -147,9 +147,23 @@ pub fn transport(bytes: &[u8]) {
     }
 }
 
-/// DHCP answers.
+/// DHCP messages: what servers answer, and what is asked of one.
 pub fn leases(bytes: &[u8]) {
     if let Ok(message) = dhcp::ServerMessage::parse(bytes) {
         assert!(bytes.len() >= 240, "{message:?}");
+    }
+    let host = |last| core::net::Ipv4Addr::new(10, 0, 0, last);
+    let mut server = dhcp::Server::new(dhcp::ServerConfig {
+        address: host(1),
+        prefix_len: 24,
+        leased: host(9)..=host(10),
+        lease_s: 3_600,
+        routers: vec![host(1)],
+        name_servers: vec![host(1)],
+        mtu_bytes: Some(1_500),
+    });
+    if let Some(answer) = server.on_message(time::Instant::ZERO, 0, bytes) {
+        assert!(answer.payload.len() <= 548, "{answer:?}");
+        dhcp::ServerMessage::parse(&answer.payload).expect("what was written is sound");
     }
 }

@@ -221,7 +221,8 @@ pub mod ip {
     pub use ::ip::{Cidr, IcmpErrorKind, NotACidr};
 }
 
-/// Addresses from a DHCP server.
+/// Addresses from a DHCP server, and a server for those who ask a socket of this stack.
 pub mod dhcp {
+    pub use ::dhcp::{Answer, CLIENT_PORT, SERVER_PORT, Server, ServerConfig, ServerCounters};
     pub use ::dhcp::{ClientConfig, DhcpCounters};
 }
