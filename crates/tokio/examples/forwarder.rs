@@ -14,39 +14,60 @@
 //! ip netns exec guest curl http://example.org
 //! ```
 //!
-//! A name with a slash is a Unix socket at which virtual machines call, one after the other, without root anywhere:
-//! `qemu-system-x86_64 -netdev stream,id=net,addr.type=unix,addr.path=/tmp/vm.sock -device virtio-net,netdev=net ..`. In the
-//! machine, which asks for no address here:
+//! A name with a slash is a Unix socket at which virtual machines call, without root anywhere:
 //!
 //! ```sh
-//! ip address add 10.0.2.15/24 dev eth0
-//! ip link set eth0 up && ip route add default via 10.0.2.2
-//! echo nameserver 9.9.9.9 > /etc/resolv.conf
+//! cargo run --release -p multidata-tokio --example forwarder /tmp/vm.sock &
+//! qemu-system-x86_64 -netdev stream,id=net,addr.type=unix,addr.path=/tmp/vm.sock \
+//!     -device virtio-net,netdev=net,mac=52:54:00:00:00:01 ..
 //! ```
+//!
+//! A machine that asks by DHCP is told what slirp would tell it: an address from 10.0.2.15 on, the router 10.0.2.2, the DNS
+//! server 10.0.2.3, which is the first one of this host (resolv.conf(5)), and the MTU. Each machine is alone with the
+//! forwarder in a network of its own, and all lease from the same addresses, one for each hardware address. QEMU gives all
+//! machines the same hardware address where it is told none, and they have one lease then, which does no harm. A machine that
+//! is gone and comes back has its address again, unless all others are leased meanwhile. There is no IPv6 in machines, as
+//! nothing here tells them of a router.
 
 use linux::{StreamConfig, StreamDevice, TapConfig, TapDevice, TapKind};
 use multidata::device::Queue;
+use multidata::dhcp::{Answer, CLIENT_PORT, SERVER_PORT, Server, ServerConfig};
 use multidata::ip::{Cidr, IcmpErrorKind};
-use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack};
+use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack, time};
 use multidata_tokio::{
-    PendingConnection, RawSocket, ReadHalf, TcpForwarder, UdpForwarder, WriteHalf,
+    PendingConnection, RawSocket, ReadHalf, TcpForwarder, UdpForwarder, UdpSocket as InnerSocket,
+    WriteHalf,
 };
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::tcp::{ReadHalf as OuterReadHalf, WriteHalf as OuterWriteHalf};
-use tokio::net::{UdpSocket, UnixListener};
+use tokio::net::{UdpSocket, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+/// Who is who in the network of a machine, as slirp has it.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
+pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
+pub(crate) const LEASED: RangeInclusive<Ipv4Addr> =
+    Ipv4Addr::new(10, 0, 2, 15)..=Ipv4Addr::new(10, 0, 2, 254);
+const PREFIX_LEN: u8 = 24;
+
+/// How long an address is a machine's that is still there and does not ask for it again.
+const LEASE_S: u32 = 3_600;
+
+/// How long who accepts rests when that failed, as for want of descriptors, which is not better at once.
+const REST: Duration = Duration::from_millis(100);
 
 /// Connections that may wait for the outside to answer, of each IP version.
 const IN_FLIGHT_MAX: usize = 1_024;
@@ -86,50 +107,123 @@ async fn forward() -> Result<(), Box<dyn Error>> {
     let name = std::env::args_os().nth(1).unwrap_or_else(|| "tun0".into());
     let name = name.into_string().map_err(|name| format!("{}: not UTF-8", name.display()))?;
     if name.contains('/') {
-        return serve_machines(&name).await;
+        return serve_machines(&name, LEASED).await;
     }
     let config = TapConfig { name: Some(name), kind: TapKind::Tun, ..TapConfig::default() };
     let mut tun = TapDevice::open(&config)?;
     println!("{}", tun.negotiated());
-    relay(tun.queue(0)?, FLOWS_MAX, IDLE).await
+    relay(tun.queue(0)?, Arc::new(Leases::new(LEASED)), FLOWS_MAX, IDLE).await
 }
 
-/// Relays for the virtual machines that call at a Unix socket, one after the other.
-pub(crate) async fn serve_machines(path: &str) -> Result<(), Box<dyn Error>> {
+/// Relays for the virtual machines that call at a Unix socket.
+pub(crate) async fn serve_machines(
+    path: &str,
+    leased: RangeInclusive<Ipv4Addr>,
+) -> Result<(), Box<dyn Error>> {
     // An earlier run may have left its own; whatever else is there stays, and the name is taken.
     if std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket()) {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path).map_err(|error| format!("{path}: {error}"))?;
+    let leases = Arc::new(Leases::new(leased));
     loop {
-        let (socket, _) = listener.accept().await?;
-        let mut device = StreamDevice::over(socket.into_std()?, &StreamConfig::default())?;
-        println!("{}", device.negotiated());
-        if let Err(gone) = relay(device.queue(0)?, FLOWS_MAX, IDLE).await {
-            println!("{gone}");
-        }
+        let socket = match listener.accept().await {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                println!("{path}: {error}");
+                tokio::time::sleep(REST).await;
+                continue;
+            }
+        };
+        let leases = Arc::clone(&leases);
+        tokio::spawn(async move {
+            if let Err(gone) = serve_machine(socket, leases).await {
+                println!("{gone}");
+            }
+        });
+    }
+}
+
+/// Relays for one, until it goes.
+async fn serve_machine(socket: UnixStream, leases: Arc<Leases>) -> Result<(), Box<dyn Error>> {
+    let mut device = StreamDevice::over(socket.into_std()?, &StreamConfig::default())?;
+    println!("{}", device.negotiated());
+    relay(device.queue(0)?, leases, FLOWS_MAX, IDLE).await
+}
+
+/// The addresses of all machines.
+pub(crate) struct Leases {
+    server: Mutex<Server>,
+    began: Instant,
+    links: AtomicU64,
+}
+
+impl Leases {
+    pub(crate) fn new(leased: RangeInclusive<Ipv4Addr>) -> Self {
+        let server = Server::new(ServerConfig {
+            address: GATEWAY,
+            prefix_len: PREFIX_LEN,
+            leased,
+            lease_s: LEASE_S,
+            routers: vec![GATEWAY],
+            name_servers: vec![NAME_SERVER],
+            mtu_bytes: u16::try_from(StreamConfig::default().mtu_bytes).ok(),
+        });
+        Self { server: Mutex::new(server), began: Instant::now(), links: AtomicU64::new(0) }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Server, time::Instant) -> T) -> T {
+        let now = time::Instant::ZERO + self.began.elapsed();
+        act(&mut self.server.lock().unwrap_or_else(PoisonError::into_inner), now)
+    }
+}
+
+/// The way to a machine, with which its leases go.
+struct Link {
+    leases: Arc<Leases>,
+    number: u64,
+}
+
+impl Link {
+    fn new(leases: Arc<Leases>) -> Self {
+        let number = leases.links.fetch_add(1, Ordering::Relaxed);
+        Self { leases, number }
+    }
+
+    fn answer_to(&self, message: &[u8]) -> Option<Answer> {
+        self.leases.with(|server, now| server.on_message(now, self.number, message))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.leases.with(|server, now| server.on_link_gone(now, self.number));
     }
 }
 
 /// Relays what comes by `queue`, until that fails.
 pub(crate) async fn relay(
     queue: impl Queue + 'static,
+    leases: Arc<Leases>,
     flows_max: usize,
     idle: Duration,
 ) -> Result<(), Box<dyn Error>> {
-    let interface = InterfaceConfig::new("10.0.2.2/24".parse()?)
+    let own = |address: Ipv4Addr| Cidr::new(address.into(), PREFIX_LEN).ok_or("no network");
+    let interface = InterfaceConfig::new(own(GATEWAY)?)
+        .address(own(NAME_SERVER)?)
         .accept_any(Cidr::ANY_IPV4)
         .accept_any(Cidr::ANY_IPV6)
         // Whatever address somebody has behind the interface, answers go back over it.
         .default_route();
     let builder = Stack::builder().interface(queue, interface);
-    let (stack, forwarders) = builder.build_with(|stack| {
+    let (stack, (forwarders, asked)) = builder.build_with(|stack| {
         let any = |prefix| {
             let connections = TcpForwarder::bind(stack, prefix, IN_FLIGHT_MAX)?;
             let datagrams = UdpForwarder::bind(stack, prefix)?;
             io::Result::Ok((connections, datagrams, RawSocket::forward_echo(stack, prefix)?))
         };
-        Ok([any(Cidr::ANY_IPV4)?, any(Cidr::ANY_IPV6)?])
+        let asked = InnerSocket::bind(stack, (Ipv4Addr::UNSPECIFIED, SERVER_PORT))?;
+        Ok(([any(Cidr::ANY_IPV4)?, any(Cidr::ANY_IPV6)?], asked))
     })?;
     match multidata_tokio::drive(&stack) {
         // The stack's own threads run it where tokio cannot watch the device.
@@ -137,6 +231,7 @@ pub(crate) async fn relay(
         _ => {}
     }
     let mut relays = JoinSet::new();
+    relays.spawn(lease_addresses(asked, Link::new(leases)));
     for (connections, datagrams, pings) in forwarders {
         relays.spawn(relay_connections(connections));
         relays.spawn(relay_pings(Arc::new(pings)));
@@ -146,6 +241,39 @@ pub(crate) async fn relay(
         ended??;
     }
     Ok(())
+}
+
+async fn lease_addresses(socket: InnerSocket, link: Link) -> io::Result<()> {
+    let mut bytes = vec![0; BUFFER_BYTES];
+    loop {
+        let (len, _) = socket.recv_from(&mut bytes).await?;
+        if let Some(Answer { destination, payload }) = link.answer_to(&bytes[..len]) {
+            let to = (destination, CLIENT_PORT);
+            // What cannot be sent is lost, as datagrams are: the machine asks again.
+            let _ = socket.send_from_to(&payload, GATEWAY.into(), to).await;
+        }
+    }
+}
+
+/// Where the outside has what is called `to` inside.
+fn outside_of(to: SocketAddr) -> SocketAddr {
+    /// Where DNS servers listen.
+    const DOMAIN: u16 = 53;
+    if to == SocketAddr::from((NAME_SERVER, DOMAIN)) {
+        return (name_server(), DOMAIN).into();
+    }
+    to
+}
+
+/// This host's first DNS server (resolv.conf(5)), which is read each time, as a host that moves has another.
+pub(crate) fn name_server() -> IpAddr {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let mut named = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|first| *first == "nameserver")?;
+        words.next()?.parse().ok()
+    });
+    named.next().unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
 async fn relay_connections(forwarder: TcpForwarder) -> io::Result<()> {
@@ -163,7 +291,8 @@ async fn relay_connections(forwarder: TcpForwarder) -> io::Result<()> {
 
 /// Dials the outside first, so that what it says is what the peer hears; then carries both directions.
 async fn relay_connection(pending: PendingConnection) -> io::Result<(u64, u64)> {
-    let mut outer = match tokio::net::TcpStream::connect(pending.destination()).await {
+    let to = outside_of(pending.destination());
+    let mut outer = match tokio::net::TcpStream::connect(to).await {
         Ok(outer) => outer,
         Err(error) => {
             match (error.kind(), icmp_error(&error)) {
@@ -232,6 +361,7 @@ struct Flow {
 }
 
 async fn open_flow(to: SocketAddr) -> io::Result<Arc<Flow>> {
+    let to = outside_of(to);
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let outer = UdpSocket::bind(any).await?;
     outer.connect(to).await?;

@@ -7,16 +7,20 @@ mod forwarder;
 #[path = "../../multidata/tests/kernel/mod.rs"]
 mod kernel;
 
-use forwarder::{FLOWS_MAX, IDLE, relay, serve_machines};
+use forwarder::{FLOWS_MAX, IDLE, LEASED, Leases, NAME_SERVER, name_server, relay, serve_machines};
 use linux::{Interface, StreamConfig, StreamDevice};
-use multidata::device::{Medium, WireConfig, WireEnd, wire};
+use multidata::device::{HardwareAddress, Medium, WireConfig, WireEnd, wire};
+use multidata::dhcp::{CLIENT_PORT, ClientConfig, SERVER_PORT};
 use multidata::{
     EchoAnswer, InterfaceConfig, RawSocket, Stack, TcpStream, UdpSocket, echo_request,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const TESTS: &[kernel::Test] = &[
@@ -27,7 +31,10 @@ const TESTS: &[kernel::Test] = &[
     ("datagrams_reach_the_outside_and_its_answers_come_back", datagrams),
     ("no_more_flows_of_datagrams_than_may_be", bounded),
     ("a_flow_of_datagrams_that_is_idle_is_forgotten", forgotten),
-    ("virtual_machines_reach_the_outside_one_after_the_other", machines),
+    ("virtual_machines_are_leased_addresses_and_reach_the_outside", machines),
+    ("virtual_machines_ask_the_name_server_of_the_outside", names),
+    ("a_virtual_machine_beyond_the_addresses_waits_for_one", too_many),
+    ("a_virtual_machine_that_floods_the_server_keeps_nobody_from_a_lease", flooded),
 ];
 
 const PINGS: &str = "pings_reach_the_outside_and_its_answers_come_back";
@@ -61,7 +68,8 @@ fn guest(flows_max: usize, idle: Duration) -> Stack {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
-        runtime.block_on(relay(relayed, flows_max, idle)).expect_err("until the wire is gone");
+        let relay = relay(relayed, Arc::new(Leases::new(LEASED)), flows_max, idle);
+        runtime.block_on(relay).expect_err("until the wire is gone");
     });
     let interface = InterfaceConfig::new("10.0.2.100/24".parse().expect("a network"))
         .address("fd00::100/64".parse().expect("a network"))
@@ -250,39 +258,142 @@ fn forgotten() {
     }
 }
 
-/// A machine is a stack with Ethernet below it here, whose frames go over the socket at which it calls.
-fn machines() {
-    let path = std::env::temp_dir().join(format!("machines-{}.sock", std::process::id()));
+/// A relay for machines that call at a Unix socket of this name, and the name.
+fn network(name: &str, leased: RangeInclusive<Ipv4Addr>) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id()));
     // One that an earlier run left.
     drop(UnixListener::bind(&path).expect("nobody has it"));
     let at = path.to_str().expect("UTF-8").to_owned();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(serve_machines(&at)).expect("it serves for ever");
+        let served = runtime.expect("a runtime").block_on(serve_machines(&at, leased));
+        served.expect("it serves for ever");
     });
-    let (outer, at) = outside(OUTSIDE[0]);
-    for _ in 0..2 {
-        let started = Instant::now();
-        let socket = loop {
-            match UnixStream::connect(&path) {
-                Err(error) => assert!(started.elapsed() < PATIENCE, "nobody listens: {error}"),
-                Ok(socket) => break socket,
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        let mut device = StreamDevice::over(socket, &StreamConfig::default()).expect("a stream");
-        let interface = InterfaceConfig::new("10.0.2.15/24".parse().expect("a network"))
-            .gateway("10.0.2.2".parse().expect("an address"));
-        let queue = device.queue(0).expect("it has one");
-        let guest = Stack::builder().interface(queue, interface).build().expect("a stack");
-        let refused = TcpStream::connect(&guest, at).expect_err("nobody listens there");
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        let socket = inside(&guest, at);
-        socket.send(b"question").expect("a route");
-        let mut bytes = [0; 16];
-        let (len, from) = outer.recv_from(&mut bytes).expect("it comes");
-        outer.send_to(&bytes[..len], from).expect("it goes");
-        assert_eq!(socket.recv(&mut bytes).expect("it comes back"), 8);
+    path
+}
+
+/// A machine is a stack with Ethernet below it here, whose frames go over the socket at which it calls.
+fn machine(path: &PathBuf, number: u8, interface: InterfaceConfig) -> Stack {
+    let started = Instant::now();
+    let socket = loop {
+        match UnixStream::connect(path) {
+            Err(error) => assert!(started.elapsed() < PATIENCE, "nobody listens: {error}"),
+            Ok(socket) => break socket,
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let hardware_address = Some(HardwareAddress([2, 0, 0, 0, 0, number]));
+    let config = StreamConfig { hardware_address, ..StreamConfig::default() };
+    let mut device = StreamDevice::over(socket, &config).expect("a stream");
+    let queue = device.queue(0).expect("it has one");
+    Stack::builder().interface(queue, interface).build().expect("a stack")
+}
+
+/// One that asks for its address.
+fn asking(path: &PathBuf, number: u8) -> Stack {
+    machine(path, number, InterfaceConfig::default().dhcp(ClientConfig::default()))
+}
+
+/// What a machine has been leased, in the end.
+fn leased(machine: &Stack, patience: Duration) -> Option<Ipv4Addr> {
+    match machine.wait_for_address(0, |address| address.is_ipv4(), patience).ok()?.address() {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
     }
+}
+
+fn machines() {
+    let path = network("machines", LEASED);
+    let listener = TcpListener::bind((OUTSIDE[0], 0)).expect("a free port");
+    let at = listener.local_addr().expect("bound");
+    let first = asking(&path, 1);
+    assert_eq!(leased(&first, PATIENCE), Some(Ipv4Addr::new(10, 0, 2, 15)));
+    // A second one at the same time, which goes and comes back, and a third one meanwhile.
+    for (number, last) in [(2, 16), (3, 17), (2, 16)] {
+        let second = asking(&path, number);
+        assert_eq!(leased(&second, PATIENCE), Some(Ipv4Addr::new(10, 0, 2, last)));
+        for machine in [&first, &second] {
+            let status = &machine.interfaces()[0];
+            assert_eq!(status.name_servers, [IpAddr::V4(NAME_SERVER)]);
+            assert_eq!(status.ipv4_mtu_bytes, StreamConfig::default().mtu_bytes);
+            let mut inner = TcpStream::connect(machine, at).expect("it listens");
+            let (mut outer, _) = listener.accept().expect("it is relayed");
+            inner.write_all(b"question").expect("open");
+            outer.read_exact(&mut [0; 8]).expect("it comes");
+            outer.write_all(b"answer").expect("open");
+            inner.set_read_timeout(Some(PATIENCE)).expect("not zero");
+            inner.read_exact(&mut [0; 6]).expect("it comes back");
+            let nowhere = SocketAddr::new(OUTSIDE[0], 1);
+            let refused = TcpStream::connect(machine, nowhere).expect_err("nobody listens there");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        }
+    }
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+fn names() {
+    let path = network("names", LEASED);
+    let outside = name_server();
+    if !outside.is_loopback() {
+        let inside = Interface::named("lo").expect("it is there");
+        let prefix_len = if outside.is_ipv4() { 32 } else { 128 };
+        inside.add_address(outside, prefix_len).expect("root of the namespace");
+    }
+    let at = SocketAddr::new(outside, 53);
+    let datagrams = std::net::UdpSocket::bind(at).expect("nobody has it here");
+    let listener = TcpListener::bind(at).expect("nobody has it here");
+    let machine = asking(&path, 1);
+    leased(&machine, PATIENCE).expect("there are many");
+    let asked = SocketAddr::from((NAME_SERVER, 53));
+    let socket = inside(&machine, asked);
+    socket.send(b"name?").expect("a route");
+    datagrams.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let mut bytes = [0; 16];
+    let (len, from) = datagrams.recv_from(&mut bytes).expect("it comes");
+    datagrams.send_to(&bytes[..len], from).expect("it goes");
+    assert_eq!(socket.recv(&mut bytes).expect("it comes back"), 5);
+    // An answer that is too long for a datagram is asked for over TCP.
+    TcpStream::connect(&machine, asked).expect("it listens");
+    listener.accept().expect("it is relayed");
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+fn too_many() {
+    let only = Ipv4Addr::new(10, 0, 2, 15);
+    let path = network("many", only..=only);
+    let first = asking(&path, 1);
+    assert_eq!(leased(&first, PATIENCE), Some(only));
+    let second = asking(&path, 2);
+    assert_eq!(leased(&second, Duration::from_secs(1)), None);
+    // It goes without a word.
+    first.abort();
+    drop(first);
+    assert_eq!(leased(&second, PATIENCE), Some(only));
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+fn flooded() {
+    let only = Ipv4Addr::new(10, 0, 2, 15);
+    let path = network("flooded", only..=only);
+    let flooding =
+        machine(&path, 1, InterfaceConfig::new("10.0.2.99/24".parse().expect("a network")));
+    let socket =
+        UdpSocket::bind(&flooding, (Ipv4Addr::UNSPECIFIED, CLIENT_PORT)).expect("a free port");
+    let to = (Ipv4Addr::BROADCAST, SERVER_PORT);
+    for number in 0..5_000_u32 {
+        // RFC 2131, 2: a DISCOVER of another station each.
+        let mut message = vec![0; 300];
+        message[..3].copy_from_slice(&[1, 1, 6]);
+        message[28..30].copy_from_slice(&[2, 1]);
+        message[30..34].copy_from_slice(&number.to_be_bytes());
+        message[236..244].copy_from_slice(&[99, 130, 83, 99, 53, 1, 1, 255]);
+        // And what is none, of any length.
+        message.truncate(300 - number as usize % 2 * (number as usize % 300));
+        socket.send_to(&message, to).expect("room");
+    }
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let (_, from) = socket.recv_from(&mut [0; 600]).expect("some were answered");
+    assert_eq!(from.port(), SERVER_PORT);
+    assert_eq!(leased(&asking(&path, 2), PATIENCE), Some(only));
     std::fs::remove_file(&path).expect("it is there");
 }
