@@ -1,5 +1,5 @@
 //! Counts instructions: a segment, one packet at a time and in batches; a byte there and one back; a
-//! connection that is opened, used for that and closed.
+//! connection that is opened, used for that and closed; a datagram that is echoed.
 //!
 //! Time on a shared machine does not repeat; instruction counts do. The `counted` example of the stack
 //! crate works between two shards over the in-process wire, in one thread and in virtual time.
@@ -15,7 +15,7 @@ const EXAMPLE: &str = "counted";
 /// What is counted.
 struct Work {
     name: &'static str,
-    /// Bytes, transactions or connections.
+    /// Bytes, transactions, connections or echoes.
     amount: u64,
     /// The function inside of which instructions count, with all that it calls.
     within: &'static str,
@@ -39,6 +39,7 @@ const ALL: &[Work] = &[
         within: "connect_and_close",
         unit: "connection with a byte and an answer",
     },
+    Work { name: "datagrams", amount: 2_000, within: "echoes", unit: "datagram and its echo" },
 ];
 
 /// Counts all under callgrind and prints it side by side.

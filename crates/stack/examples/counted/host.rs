@@ -107,3 +107,9 @@ pub(crate) fn connect(
     run_both(hosts, now);
     Some([client, hosts[1].shard.tcp_accept(listener).ok()?])
 }
+
+/// A UDP socket at each host, that of the second at [`SERVER`].
+pub(crate) fn bind(hosts: &mut [Host; 2]) -> Option<[SocketId; 2]> {
+    let client = hosts[0].shard.udp_bind("10.0.0.1:0".parse().ok()?).ok()?;
+    Some([client, hosts[1].shard.udp_bind(SERVER.parse().ok()?).ok()?])
+}
