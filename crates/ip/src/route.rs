@@ -179,7 +179,9 @@ impl RouteTable {
     /// The routes that a packet to this address takes all of, by each interface one, which counts there: none where the
     /// one that [`RouteTable::lookup`] finds is not marked so.
     pub fn duplicating(&self, destination: IpAddr) -> impl Iterator<Item = &Route> {
-        let found = if self.has_duplicating { self.lookup(destination) } else { None };
+        // As a rule there are none, and every datagram asks.
+        let routes = if self.has_duplicating { &self.routes[..] } else { &[] };
+        let found = routes.iter().find(|route| route.destination.contains(destination));
         let network = found.filter(|route| route.duplicates).map(|route| route.destination);
         // Those to one network by one interface stand side by side.
         let mut before = None;
@@ -188,7 +190,7 @@ impl RouteTable {
             let counts = core::mem::replace(&mut before, way) != way;
             counts && route.duplicates && Some(route.destination) == network
         };
-        self.routes.iter().filter(is_one)
+        routes.iter().filter(is_one)
     }
 
     /// A number that changes whenever the table does: who kept a route looks again when it moved.

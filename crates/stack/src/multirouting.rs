@@ -198,6 +198,9 @@ impl Shard {
     /// Queues a datagram for each of its ways and says whether any of them had room.
     #[must_use]
     pub(crate) fn queue_on_ways(&mut self, id: InterfaceId, packet: Outgoing) -> bool {
+        if !self.routes.has_duplicating() {
+            return self.interfaces[id].outbox.push(packet);
+        }
         let (source, destination) = packet.network.addresses();
         let ways = self.other_ways(id, source, destination);
         let copies = ways.into_iter().map(|(other, next_hop)| {
