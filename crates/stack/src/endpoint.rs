@@ -25,11 +25,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// link-local addresses have a scope, and none has a flow label.
 #[must_use]
 pub fn canonical(address: SocketAddr) -> SocketAddr {
-    let scope_id = match address {
-        SocketAddr::V6(address) => address.scope_id(),
-        SocketAddr::V4(_) => 0,
-    };
-    with_scope(SocketAddr::new(address.ip().to_canonical(), address.port()), scope_id)
+    let SocketAddr::V6(given) = address else { return address };
+    with_scope(SocketAddr::new(given.ip().to_canonical(), given.port()), given.scope_id())
 }
 
 /// `address`, of which no scope is known, as it is told to applications: heard, or bound, at interface `id`.
@@ -51,9 +48,8 @@ pub(crate) fn is_in_scope(local: SocketAddr, id: InterfaceId) -> bool {
 
 #[inline]
 fn with_scope(mut address: SocketAddr, scope_id: u32) -> SocketAddr {
-    let is_of_a_link = is_of_a_link(address.ip());
     if let SocketAddr::V6(address) = &mut address
-        && is_of_a_link
+        && is_of_a_link(IpAddr::V6(*address.ip()))
     {
         address.set_scope_id(scope_id);
     }
@@ -77,12 +73,12 @@ impl Shard {
     /// Where what is for `remote` goes from `local`. Nobody stands for the own address that it comes from, over IPv4,
     /// or else for a loopback address, which is of IPv4 where `local` is.
     pub(crate) fn or_this_host(&self, remote: SocketAddr, local: IpAddr) -> SocketAddr {
-        let has_own = !local.is_unspecified() && self.is_own_address(local);
+        let has_own = || !local.is_unspecified() && self.is_own_address(local);
         let host = match (remote.ip(), local) {
             (remote, _) if !remote.is_unspecified() => remote,
-            (IpAddr::V4(_), IpAddr::V4(_)) if has_own => local,
+            (IpAddr::V4(_), IpAddr::V4(_)) if has_own() => local,
             (IpAddr::V6(_), IpAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
-            (IpAddr::V6(_), IpAddr::V4(_)) if !has_own => Ipv6Addr::LOCALHOST.into(),
+            (IpAddr::V6(_), IpAddr::V4(_)) if !has_own() => Ipv6Addr::LOCALHOST.into(),
             _ => Ipv4Addr::LOCALHOST.into(),
         };
         SocketAddr::new(host, remote.port())
@@ -96,17 +92,16 @@ impl Shard {
         &self,
         address: SocketAddr,
     ) -> Result<(SocketAddr, Option<InterfaceId>), SocketError> {
-        let address = canonical(address);
-        let plain = SocketAddr::new(address.ip(), address.port());
-        match address {
+        match canonical(address) {
             SocketAddr::V6(address) if address.scope_id() != 0 => {
                 let id = InterfaceId::scoped(address.scope_id());
+                let plain = SocketAddr::new(IpAddr::V6(*address.ip()), address.port());
                 match self.has_interface(id) {
                     true => Ok((plain, Some(id))),
                     false => Err(SocketError::NoSuchInterface),
                 }
             }
-            _ => Ok((plain, None)),
+            plain => Ok((plain, None)),
         }
     }
 }

@@ -503,9 +503,9 @@ impl Shard {
     ) -> Result<Way, SocketError> {
         let to_many = is_for_many(remote);
         let has_source = !local.is_unspecified() && !local.is_multicast();
-        if has_source {
-            // It may have been removed since the socket was bound to it.
-            self.check_local(SocketAddr::new(local, 0))?;
+        // It may have been removed since the socket was bound to it.
+        if has_source && !self.accepts(local) {
+            return Err(SocketError::AddressNotAvailable);
         }
         let (interface_id, next_hop) = match (to_many, has_source) {
             (true, true) => {
