@@ -30,7 +30,6 @@ struct Offer {
     /// Packets of it in the batch that were not taken so far.
     built: usize,
     mtu_bytes: usize,
-    is_over: bool,
 }
 
 /// The messages in the batch, in its order.
@@ -45,20 +44,22 @@ impl Offered {
     }
 
     pub(crate) fn push(&mut self, packet: Outgoing, built: usize, mtu_bytes: usize) {
-        self.offers.push_back(Offer { packet, built, mtu_bytes, is_over: false });
+        self.offers.push_back(Offer { packet, built, mtu_bytes });
     }
 
     /// The device took `count` more packets.
     pub(crate) fn on_taken(&mut self, mut count: usize) {
-        for offer in &mut self.offers {
-            if count == 0 {
-                break;
-            }
+        while count > 0
+            && let Some(offer) = self.offers.front_mut()
+        {
             let taken = count.min(offer.built);
             (offer.built, count) = (offer.built - taken, count - taken);
-            offer.is_over |= taken > 0 && offer.packet.on_sent(offer.mtu_bytes, taken);
+            if !offer.packet.on_sent(offer.mtu_bytes, taken) {
+                // There is more of it, and nothing behind it in the batch.
+                break;
+            }
+            self.offers.pop_front();
         }
-        self.offers.retain(|offer| !offer.is_over);
     }
 
     /// What was not taken.
