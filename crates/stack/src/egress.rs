@@ -192,7 +192,7 @@ impl Shard {
         loop {
             self.build_waiting(now, id, out, share_max, &mut unscreened);
             // Where the filter dropped something there is room again, and what lay behind it comes afresh.
-            if !self.screen_waiting(now, id, out, &mut unscreened) {
+            if unscreened.is_empty() || !self.screen_waiting(now, id, out, &mut unscreened) {
                 break;
             }
         }
