@@ -337,7 +337,9 @@ impl Shard {
             way.asked(remote, marks, dont_route)?;
         let (protocol, class) = (wire::protocol::UDP, traffic_class.unwrap_or(marks.traffic_class));
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, class);
-        template.set_options(ip_options);
+        if ip_options.is_some() {
+            template.set_options(ip_options);
+        }
         let len = UdpRepr::LEN + payload.len();
         if let Err(error) = self.fit_datagram(&mut template, interface_id, len, discovery) {
             let mtu_bytes = self.datagram_mtu(&template, interface_id, discovery);
