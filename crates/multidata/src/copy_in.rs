@@ -244,16 +244,14 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         self.pieces = self.pieces.map(|pieces| pieces.after(len));
     }
 
-    /// How long the next block is, of at most `left` bytes; the cursor goes behind what it will hold.
+    /// How long the next block is, of at most `left` bytes; the cursor goes behind what it will hold, where blocks end
+    /// with their writes.
     fn next_block(&mut self, layout: &Layout, left: usize) -> usize {
-        let here = self.rest(layout).len();
-        let len = layout.block_len_bytes.min(if layout.is_block_shared { left } else { here });
-        let mut ahead = len;
-        while ahead > 0 {
-            let part = self.rest(layout).len().min(ahead);
-            self.advance(part);
-            ahead -= part;
+        if layout.is_block_shared {
+            return layout.block_len_bytes.min(left);
         }
+        let len = layout.block_len_bytes.min(self.rest(layout).len());
+        self.advance(len);
         len
     }
 
