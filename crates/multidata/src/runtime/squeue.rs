@@ -473,7 +473,6 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
     // One that only takes back what it said has no room, as far as can be told.
     let mut sending = Sending::Full;
     for _ in 0..BATCHES_MAX {
-        batch.clear();
         // A full device is offered one packet all the same: only who was told `Full` is woken when
         // there is room again.
         let Room { packets, bytes } = port.queue.room();
