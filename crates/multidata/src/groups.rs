@@ -48,7 +48,12 @@ impl LastPlan {
         self.needs_sums.store(plan.needs_sums, Ordering::Relaxed);
     }
 
-    pub(crate) fn plan(&self) -> DatagramPlan {
+    /// How the next ones are laid into blocks.
+    pub(crate) fn layout(&self, stack: &Stack) -> Layout {
+        stack.tunables().of_datagrams(&self.plan())
+    }
+
+    fn plan(&self) -> DatagramPlan {
         DatagramPlan {
             packet_len_bytes: self.packet_len_bytes.load(Ordering::Relaxed),
             needs_sums: self.needs_sums.load(Ordering::Relaxed),
@@ -103,56 +108,51 @@ fn group_len(payload_lens: impl Iterator<Item = usize>, hand_over_bytes: usize) 
     fitting.count().max(1)
 }
 
-/// Copies a group, or as many of its front as there is memory for, and at least one; with how they were laid
-/// into blocks.
+/// Copies a group, or as many of its front as there is memory for, and at least one.
 ///
 /// # Errors
 /// [`SocketError::MessageTooLong`] for a packet that is longer than any may be, and no memory.
 pub(crate) fn copy_group<'a>(
     stack: &Stack,
-    plan: &LastPlan,
+    layout: &Layout,
     payloads: impl Iterator<Item = &'a [u8]> + Clone,
-) -> Result<(Vec<Chunks>, Layout), SocketError> {
-    let (taken, layout) = copy(stack, plan, payloads.clone(), |copied| {
+) -> Result<Vec<Chunks>, SocketError> {
+    let taken = copy(stack, layout, payloads.clone(), |copied| {
         payloads.map_while(|payload| copied.take(payload.len())).collect::<Vec<_>>()
     })?;
-    if taken.is_empty() {
-        return Err(SocketError::NoMemory);
-    }
-    Ok((taken, layout))
+    if taken.is_empty() { Err(SocketError::NoMemory) } else { Ok(taken) }
 }
 
-/// Copies one packet, with how it was laid into blocks.
+/// Copies one packet.
 ///
 /// # Errors
 /// As [`copy_group`].
 pub(crate) fn copy_one(
     stack: &Stack,
-    plan: &LastPlan,
+    layout: &Layout,
     payload: &[u8],
-) -> Result<(Chunks, Layout), SocketError> {
+) -> Result<Chunks, SocketError> {
     let payloads = core::iter::once(payload);
-    let (taken, layout) = copy(stack, plan, payloads, |copied| copied.take(payload.len()))?;
-    taken.map(|chunks| (chunks, layout)).ok_or(SocketError::NoMemory)
+    let taken = copy(stack, layout, payloads, |copied| copied.take(payload.len()))?;
+    taken.ok_or(SocketError::NoMemory)
 }
 
 /// Copies packets and has `take` take them.
 fn copy<'a, T>(
     stack: &Stack,
-    plan: &LastPlan,
+    layout: &Layout,
     payloads: impl Iterator<Item = &'a [u8]> + Clone,
     take: impl FnOnce(&mut Copied) -> T,
-) -> Result<(T, Layout), SocketError> {
+) -> Result<T, SocketError> {
     if payloads.clone().map(<[u8]>::len).sum::<usize>() > GROUP_BYTES_MAX {
         return Err(SocketError::MessageTooLong);
     }
-    let layout = stack.tunables().of_datagrams(&plan.plan());
     let mut copied = COPIED.try_with(Cell::take).unwrap_or_default();
-    let filled = stack.fill(&mut copied, &layout, payloads, None);
+    let filled = stack.fill(&mut copied, layout, payloads, None);
     let taken = filled.map(|_| take(&mut copied));
     // What could not be copied to its end.
     copied.chunks.clear();
     // A thread that is ending has it no more.
     let _ = COPIED.try_with(|it| it.set(copied));
-    taken.map(|taken| (taken, layout)).map_err(|_| SocketError::NoMemory)
+    taken.map_err(|_| SocketError::NoMemory)
 }

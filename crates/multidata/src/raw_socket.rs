@@ -146,7 +146,8 @@ impl RawSocket {
     }
 
     fn send(&self, bytes: &[u8], from: Option<IpAddr>, to: IpAddr) -> io::Result<usize> {
-        let (copied, layout) = self.copy(bytes)?;
+        let layout = self.last_plan.layout(&self.socket.stack);
+        let copied = self.copy(&layout, bytes)?;
         let call = self.socket.call(Interest::Writable, After::Send);
         let squeue = self.socket.squeue();
         squeue.operate(&call, |core, _| self.send_copied(core, (from, to), &copied, &layout))
@@ -288,8 +289,8 @@ impl RawSocket {
     }
 
     /// Copies a packet into blocks.
-    fn copy(&self, bytes: &[u8]) -> io::Result<(Chunks, Layout)> {
-        copy_one(&self.socket.stack, &self.last_plan, bytes).map_err(socket_error)
+    fn copy(&self, layout: &Layout, bytes: &[u8]) -> io::Result<Chunks> {
+        copy_one(&self.socket.stack, layout, bytes).map_err(socket_error)
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) struct UdpSender<'a> {
 impl UdpSender<'_> {
     /// Copies a datagram and sends it; says how long it is.
     pub(crate) fn send(&self, bytes: &[u8], envelope: Envelope) -> io::Result<usize> {
-        let (copied, layout) = self.copy(bytes)?;
+        let layout = self.layout();
+        let copied = self.copy(&layout, bytes)?;
         self.send_chunks(&copied, envelope, |counters| layout.count(counters, copied.len()))
     }
 
@@ -39,7 +40,8 @@ impl UdpSender<'_> {
         bytes: &[u8],
         envelope: Envelope,
     ) -> Poll<io::Result<usize>> {
-        let (copied, layout) = self.copy(bytes)?;
+        let layout = self.layout();
+        let copied = self.copy(&layout, bytes)?;
         self.socket.poll(Interest::Writable, After::Send, context, |core, _| {
             self.queue(core, envelope, &copied)?;
             layout.count(&mut core.counters, copied.len());
@@ -65,8 +67,9 @@ impl UdpSender<'_> {
         let mut is_first = true;
         let len = |it: &T| of(it).0.len();
         send_groups(&self.socket.stack, self.last_plan, datagrams, len, |group| {
-            match self.copy_many(group, &of) {
-                Ok((copied, layout)) => {
+            let layout = self.layout();
+            match self.copy_many(&layout, group, &of) {
+                Ok(copied) => {
                     let count = |counters: &mut RuntimeCounters, len| layout.count(counters, len);
                     self.send_group(&copied, core::mem::take(&mut is_first), count)
                 }
@@ -88,7 +91,8 @@ impl UdpSender<'_> {
         if group.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let (copied, layout) = self.copy_many(group, &of)?;
+        let layout = self.layout();
+        let copied = self.copy_many(&layout, group, &of)?;
         let count = |counters: &mut RuntimeCounters, len| layout.count(counters, len);
         let id = self.socket.id;
         self.socket.poll(Interest::Writable, After::Send, context, |core, _| {
@@ -187,20 +191,24 @@ impl UdpSender<'_> {
         Ok(())
     }
 
+    fn layout(&self) -> Layout {
+        self.last_plan.layout(&self.socket.stack)
+    }
+
     /// Copies a datagram into blocks.
-    fn copy(&self, bytes: &[u8]) -> io::Result<(Chunks, Layout)> {
-        copy_one(&self.socket.stack, self.last_plan, bytes).map_err(socket_error)
+    fn copy(&self, layout: &Layout, bytes: &[u8]) -> io::Result<Chunks> {
+        copy_one(&self.socket.stack, layout, bytes).map_err(socket_error)
     }
 
     /// Copies a group, or its front.
     fn copy_many<T>(
         &self,
+        layout: &Layout,
         group: &[T],
         of: impl Fn(&T) -> (&[u8], Envelope),
-    ) -> io::Result<(Vec<(Envelope, Chunks)>, Layout)> {
+    ) -> io::Result<Vec<(Envelope, Chunks)>> {
         let payloads = group.iter().map(|it| of(it).0);
-        let copied = copy_group(&self.socket.stack, self.last_plan, payloads);
-        let (copied, layout) = copied.map_err(socket_error)?;
-        Ok((group.iter().map(|it| of(it).1).zip(copied).collect(), layout))
+        let copied = copy_group(&self.socket.stack, layout, payloads).map_err(socket_error)?;
+        Ok(group.iter().map(|it| of(it).1).zip(copied).collect())
     }
 }

@@ -74,7 +74,8 @@ impl RawSocket {
         from: Option<IpAddr>,
         to: IpAddr,
     ) -> Poll<io::Result<usize>> {
-        let (copied, layout) = self.copy(bytes)?;
+        let layout = self.last_plan.layout(&self.socket.stack);
+        let copied = self.copy(&layout, bytes)?;
         self.socket.poll(Interest::Writable, After::Send, context, |core, _| {
             self.send_copied(core, (from, to), &copied, &layout)
         })

@@ -34,7 +34,8 @@ impl RawSocket {
 
     fn send_group(&self, group: &[RawPacket<'_>]) -> (usize, io::Result<()>) {
         let payloads = group.iter().map(|it| it.payload);
-        let (copied, layout) = match copy_group(&self.socket.stack, &self.last_plan, payloads) {
+        let layout = self.last_plan.layout(&self.socket.stack);
+        let copied = match copy_group(&self.socket.stack, &layout, payloads) {
             Ok(copied) => copied,
             Err(error) => return (0, Err(socket_error(error))),
         };
