@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
-use steering::Role;
 use time::{Duration, Instant};
 
 /// Where the driver cannot or need not wait for the device, it looks again after so long: a thread of the application's
@@ -189,7 +188,7 @@ impl Driver {
         core.run(now);
         // With one frame there is one answer, which goes soonest by itself.
         let has_several = core.arrived.saturating_sub(came_before) > 1;
-        if has_several && core.has_woken_tasks() && core.watch.role(now) == Role::Leads {
+        if has_several && core.has_woken_tasks() && !core.watch.is_led() {
             self.state = State::Yields;
             core.watch.lead_awake(None, now);
             (core.driven, core.yielding) = (Some(now), Some(own_token()));
@@ -201,8 +200,8 @@ impl Driver {
             return Turn::Again;
         }
         let watched = self.follow_device(&squeue);
-        let follows = core.failed.is_some() || core.watch.role(now) == Role::Follows;
-        let until = if watched.is_none() || follows {
+        // Kept for a lone thread, the lead is taken all the same: who looks comes late for timers.
+        let until = if watched.is_none() || core.failed.is_some() || core.watch.is_led() {
             self.state = State::Looks;
             Some(now + LOOK)
         } else {

@@ -5,8 +5,8 @@ mod pair;
 
 use batch::{BlockPool, ReceiveBatch};
 use device::{EventSource, PacketSender, Queue, Received, Waiter, WireQueue};
-use multidata::{Driver, InterfaceConfig, Stack, TcpListener, TcpStream, Turn};
-use pair::{LEFT, PATIENCE, connected, is_soon, pair};
+use multidata::{Driver, InterfaceConfig, Stack, TcpListener, TcpStream, Turn, UdpSocket};
+use pair::{LEFT, PATIENCE, RIGHT, connected, is_soon, pair};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -226,6 +226,40 @@ fn a_loop_that_stays_away_behind_its_tasks_is_not_waited_for() {
         answers.push(began.elapsed());
     }
     assert!(answers.iter().sum::<Duration>() < Duration::from_millis(300), "{answers:?}");
+}
+
+/// The loop leads all the same: it costs a turn, and nobody a wake-up.
+#[test]
+fn a_loop_waits_for_no_thread_that_alone_is_busy() {
+    let (left, right) = pair();
+    let mut driver = right.drivers().expect("it is watched").remove(0);
+    let address = |port| SocketAddr::new(RIGHT.parse().expect("an address"), port);
+    let client = UdpSocket::bind(&left, "0.0.0.0:0").expect("a free port");
+    client.set_read_timeout(Some(PATIENCE)).expect("open");
+    let server = UdpSocket::bind(&right, address(53)).expect("a free port");
+    let asked = |driver: &mut Driver, question| {
+        client.send_to(&[question], address(53)).expect("a route");
+        driver.turn();
+        client.recv(&mut [0]).expect("answered");
+    };
+    let leads = (0..5).any(|_| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut byte = [0];
+                while byte == [0] {
+                    let (_, from) = server.recv_from(&mut byte).expect("asked");
+                    server.send_to(&byte, from).expect("a route");
+                }
+            });
+            (0..12).for_each(|_| asked(&mut driver, 0));
+            asked(&mut driver, 1);
+            // It is away.
+            let before = right.counters().runtime.leader_waits;
+            driver.turn();
+            right.counters().runtime.leader_waits > before
+        })
+    });
+    assert!(leads);
 }
 
 /// So long nothing happens before a stack's threads are taken to rest: 5 ms doubled until it is a second, with a margin.
