@@ -167,8 +167,11 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
 
     /// An application thread is back from a wait, whichever.
     pub fn on_back(&mut self, who: ThreadToken, now: Instant) {
+        let was_lone = self.lone.who();
         if self.lone.on_back(who, now) {
             self.keep(now);
+        } else if was_lone == Some(who) {
+            self.kept_until = None;
         }
     }
 
@@ -407,6 +410,10 @@ mod tests {
         watch.on_wait(ThreadToken(9), true, NOW);
         assert_eq!(watch.role(NOW), Role::Leads);
         let to_first = Calls { device: false, parked: Some(Parked::Follower(0)) };
+        // It has waited for longer than one that is busy.
+        let mut watch = kept();
+        watch.on_back(ThreadToken(9), NOW + Duration::from_secs(1));
+        assert_eq!(watch.settle(&NOTHING), to_first);
         for left in [Left { is_pressing: true, ..NOTHING }, Left { calls_worker: true, ..NOTHING }]
         {
             let mut watch = kept();
