@@ -8,8 +8,8 @@
 //! * The squeue's *worker* does the leader's part where no application thread does, and stands aside, looking
 //!   again after a while, where one does.
 //! * A *lone* thread, which alone has had something to do of late and has come back to wait again and again in no time,
-//!   finds the lead kept for it while it is away: nobody is called for that, the worker looks whether it stays
-//!   away, and a leader that wakes it follows. With whoever accepts connections and merely waits meanwhile, each
+//!   finds the lead kept for it while it is away: nobody is called for that, but a worker that would look late; that
+//!   looks whether it stays away, and a leader that wakes it follows. With whoever accepts connections and merely waits meanwhile, each
 //!   answer of the lone thread would else cost two wake-ups between threads.
 //!
 //! ```text
@@ -61,6 +61,8 @@ pub enum Worker {
     Aside {
         /// What comes up may not be able to wait for that.
         is_overdue: bool,
+        /// It looks later than who waits beside a lone thread can, should that stay away.
+        is_late: bool,
         /// It looks again so late that a leader calls it who may be busy with something else before that
         /// ([`Watch::ends_rest`]).
         rests: bool,
@@ -320,7 +322,10 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
                 self.worker = Worker::Called;
                 Calls { device: true, parked: None }
             }
-            Worker::Aside { is_overdue, .. } if is_overdue || left.calls_worker => {
+            // Followers are there still where the lead is kept.
+            Worker::Aside { is_overdue, is_late, .. }
+                if is_overdue || left.calls_worker || is_late && !self.followers.is_empty() =>
+            {
                 self.worker = Worker::Awake;
                 Calls { device: calls_again, parked: Some(Parked::Worker) }
             }
@@ -385,7 +390,7 @@ mod tests {
         watch.on_follower_back(|own| *own == 0);
         assert_eq!(watch.settle(&NOTHING), to(2));
         watch.on_follower_back(|own| *own == 2);
-        watch.set_worker(Worker::Aside { is_overdue: false, rests: false });
+        watch.set_worker(Worker::Aside { is_overdue: false, is_late: false, rests: false });
         assert_eq!(watch.settle(&NOTHING), quiet());
         let calls_worker = Left { calls_worker: true, ..NOTHING };
         assert_eq!(watch.settle(&calls_worker).parked, Some(Parked::Worker));
@@ -441,9 +446,11 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_rests_is_called_where_the_lead_is_kept() {
+    fn a_worker_that_looks_late_is_called_where_the_lead_is_kept() {
         let mut watch = kept();
-        watch.set_worker(Worker::Aside { is_overdue: true, rests: true });
+        watch.set_worker(Worker::Aside { is_overdue: false, is_late: false, rests: false });
+        assert_eq!(watch.settle(&NOTHING), quiet());
+        watch.set_worker(Worker::Aside { is_overdue: false, is_late: true, rests: false });
         assert_eq!(watch.settle(&NOTHING).parked, Some(Parked::Worker));
         assert_eq!(watch.settle(&NOTHING), quiet(), "it is awake");
         assert!(watch.may_be_kept());
@@ -462,9 +469,9 @@ mod tests {
     #[test]
     fn a_worker_at_rest_is_called_once() {
         let mut watch = Watch::<u8, u8>::default();
-        watch.set_worker(Worker::Aside { is_overdue: true, rests: false });
+        watch.set_worker(Worker::Aside { is_overdue: true, is_late: true, rests: false });
         assert!(!watch.ends_rest());
-        watch.set_worker(Worker::Aside { is_overdue: true, rests: true });
+        watch.set_worker(Worker::Aside { is_overdue: true, is_late: true, rests: true });
         assert!(watch.ends_rest() && !watch.ends_rest());
         assert_eq!(watch.settle(&NOTHING), quiet(), "it is awake");
     }

@@ -209,10 +209,9 @@ impl Squeue {
                 // All devices failed: there is nothing to do until somebody brings one ([`Squeue::once_of_all`]).
                 let may_wait = !is_well && !core.watch.is_led();
                 let rests = is_well && aside > ASIDE_MAX;
-                // One who leads may leave the lead to nobody, or another squeue's frames be left to nobody.
-                let has_others = self.others.is_some() || core.watch.followers().len() > 0;
-                let is_overdue = rests || is_well && has_others && aside > ASIDE_ACTIVE_MAX;
-                core.watch.set_worker(Worker::Aside { is_overdue, rests });
+                let is_late = is_well && aside > ASIDE_ACTIVE_MAX;
+                let is_overdue = rests || is_late && self.others.is_some();
+                core.watch.set_worker(Worker::Aside { is_overdue, is_late, rests });
                 self.release(core);
                 is_called = self.worker_parker.park(Some(aside).filter(|_| !may_wait));
                 if is_called {

@@ -3,6 +3,7 @@
 use crate::pair::{connected, is_soon, pair, right};
 use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{self, Read, Write};
+use std::sync::Barrier;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -94,4 +95,50 @@ fn who_waits_beside_a_busy_thread_that_stays_away_gets_what_comes() {
         assert!(is_soon);
         drop(client);
     });
+}
+
+/// How long a datagram takes to who waits beside a thread that was asked a dozen times and goes away with the last. It has
+/// begun to wait so long after that one.
+fn beside_who_goes_away(joins: Duration) -> Duration {
+    let (left, right_stack) = pair();
+    let busy = UdpSocket::bind(&right_stack, right(53)).expect("a free port");
+    let waiting = UdpSocket::bind(&right_stack, right(54)).expect("a free port");
+    let client = UdpSocket::bind(&left, "0.0.0.0:0").expect("a free port");
+    let ask = |question| {
+        client.send_to(&[question], right(53)).expect("a route");
+        client.recv(&mut [0]).expect("answered");
+    };
+    let end = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut byte = [0];
+            while byte == [0] {
+                let (_, from) = busy.recv_from(&mut byte).expect("asked");
+                busy.send_to(&byte, from).expect("a route");
+            }
+            end.wait();
+        });
+        sleep(joins);
+        let received = scope.spawn(|| {
+            waiting.recv_from(&mut [0]).expect("sent");
+            Instant::now()
+        });
+        while right_stack.counters().runtime.follower_parks == 0 {
+            sleep(Duration::from_micros(100));
+        }
+        (0..12).for_each(|_| ask(0));
+        ask(1);
+        let sent = Instant::now();
+        client.send_to(&[7], right(54)).expect("a route");
+        let took = received.join().expect("no panic").duration_since(sent);
+        end.wait();
+        took
+    })
+}
+
+/// The worker has seen one thread then, which waits and is not disturbed: so it looks again late.
+#[test]
+fn who_comes_to_wait_beside_a_thread_that_then_is_busy_and_stays_away_gets_what_comes() {
+    let joins = Duration::from_millis(27);
+    assert!(is_soon(Duration::from_millis(5), || beside_who_goes_away(joins)));
 }

@@ -254,7 +254,11 @@ impl World {
             core.watch.give_up_absent(NOW + Duration::from_secs(1));
             let has_followers = core.watch.followers().len() > 0;
             if core.watch.is_led() || core.has_failed || has_followers {
-                core.watch.set_worker(Worker::Aside { is_overdue: false, rests: false });
+                core.watch.set_worker(Worker::Aside {
+                    is_overdue: false,
+                    is_late: false,
+                    rests: false,
+                });
                 self.leave(core);
                 self.aside.sleep();
             } else if core.discipline.on_turn(now, found) == Mode::Poll {
