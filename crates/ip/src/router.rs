@@ -1,4 +1,5 @@
-//! What a host learns from routers: RFC 4861, 6.3 (discovery) and RFC 4862, 5.5 (addresses).
+//! What a host learns from routers: RFC 4861, 6.3 (discovery) and RFC 4862, 5.5 (addresses); and when a router
+//! speaks (`advertiser.rs`).
 //!
 //! ```text
 //!  router solicitations <- poll_solicitation        poll_change -> default router
@@ -19,11 +20,13 @@
 //!   link-local source), so that nobody beyond the link can send one;
 //! * changes that wait to be read are bounded by the lists they are about.
 
+mod advertiser;
 mod identifier;
 mod prefixes;
 #[cfg(test)]
 mod tests;
 
+pub use advertiser::RouterAdvertiser;
 use core::net::Ipv6Addr;
 pub use identifier::{IdentifierKey, stable_address};
 use prefixes::Prefixes;
@@ -87,6 +90,8 @@ counters::counters! {
         router_solicitations,
         /// Router advertisements taken in.
         router_advertisements,
+        /// Router advertisements made.
+        router_advertisements_sent,
         /// Routers, prefixes and addresses for which there was no room.
         router_entries_refused,
         /// Lifetimes shorter than two hours that were not believed (RFC 4862, 5.5.3 e).

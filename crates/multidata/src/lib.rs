@@ -219,6 +219,7 @@ pub mod tcp {
 pub mod ip {
     pub use ::ip::router::{IdentifierKey, RouterCounters};
     pub use ::ip::{Cidr, IcmpErrorKind, NotACidr};
+    pub use ::wire::ndp::{NameServers, PrefixInformation, RouterAdvertisement, RouterPreference};
 }
 
 /// Addresses from a DHCP server, and a server for those who ask a socket of this stack.

@@ -39,6 +39,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
 use steering::{BatchSizes, Coalescing};
 use time::Instant;
+use wire::ndp::RouterAdvertisement;
 
 /// How long the connections of a stack whose last handle was dropped may take to deliver what they
 /// hold. The thread that drops the last handle waits for it; [`Stack::shutdown`] takes another time.
@@ -245,6 +246,28 @@ impl Stack {
     /// There is no such interface, or it does not have the address.
     pub fn remove_address(&self, index: usize, address: IpAddr) -> io::Result<()> {
         self.with_interface(index, |shard, now, id| shard.remove_address(now, id, address))
+    }
+
+    /// Speaks as the router of the link of interface `index` (RFC 4861, 6.2), for who is a network's way out by
+    /// accepting all addresses ([`InterfaceConfig::accept_any`]); nothing is forwarded for it. Hosts are told
+    /// `advertisement`, in place of what was said before, when they ask and every few minutes, up to ten: lifetimes
+    /// in it are to be longer, half an hour, say. One of zero for the router gives hosts addresses and no way out. It
+    /// comes from the link-local address of the interface, which has one where it has any IPv6 address, and says its
+    /// hardware address, whatever `source_link` is. Where nobody has one, as behind a TUN, nothing is said.
+    ///
+    /// A stack that ends does not take it back: say a router's lifetime of zero before.
+    ///
+    /// # Errors
+    /// There is no such interface, or it is a member of 64 IPv6 groups; `InvalidInput` where the message does not fit
+    /// 1280 bytes.
+    pub fn advertise_router(
+        &self,
+        index: usize,
+        advertisement: &RouterAdvertisement,
+    ) -> io::Result<()> {
+        self.with_interface(index, |shard, now, id| {
+            shard.advertise_router(now, id, advertisement.clone())
+        })
     }
 
     fn with_interface(

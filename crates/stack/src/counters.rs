@@ -226,6 +226,9 @@ impl InterfaceCounters {
         if let Some(part) = &interface.addressing.autoconfiguration {
             self.routers.merge(&part.counters());
         }
+        if let Some(part) = &interface.addressing.advertiser {
+            self.routers.merge(&part.counters());
+        }
         if let Some(part) = &interface.addressing.leasing {
             self.dhcp.merge(&part.counters());
         }

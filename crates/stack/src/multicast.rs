@@ -21,6 +21,7 @@ use crate::sockets::SocketId;
 use batch::Chunk;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
+use ip::HeaderTemplate;
 use ip::membership::{Filter, GroupMessage, Membership, Query, Report, Version};
 use std::collections::BTreeMap;
 use time::{Duration, Instant, Jitter};
@@ -56,6 +57,8 @@ pub(crate) enum Listener {
     Socket(u32),
     /// Neighbour discovery, for this address of ours.
     Address(IpAddr),
+    /// What advertises a router, for those who ask for one.
+    Router,
     /// The sockets of the shard with this number, of the same host; in the first shard alone.
     Shard(usize),
 }
@@ -147,7 +150,7 @@ impl Groups {
         let wanting = all.iter().filter(|(_, filter)| filter.accepts(source));
         let sockets = wanting.filter_map(|(listener, _)| match listener {
             Listener::Socket(index) => Some(*index),
-            Listener::Address(_) | Listener::Shard(_) => None,
+            Listener::Address(_) | Listener::Router | Listener::Shard(_) => None,
         });
         sockets.collect()
     }
@@ -405,9 +408,23 @@ impl Shard {
     fn send_report(&mut self, id: InterfaceId, is_ipv4: bool, report: &Report) {
         let source = self.report_source(id, is_ipv4);
         let (template, bytes) = ip::membership::report_packet(report, source);
-        let Some((header, rest)) = bytes.split_first_chunk() else { return };
+        if self.send_complete(id, template, &bytes) {
+            self.counters.group_reports += 1;
+        }
+    }
+
+    /// Queues a packet to neighbours: what lies behind the IP header, its checksum included, 8 bytes at least. Says
+    /// whether there was memory.
+    pub(crate) fn send_complete(
+        &mut self,
+        id: InterfaceId,
+        template: HeaderTemplate,
+        bytes: &[u8],
+    ) -> bool {
+        let Some((header, rest)) = bytes.split_first_chunk() else { return false };
         let Ok(mut block) = self.pool.allocate_receive(rest.len()) else {
-            return self.drops.add(DropReason::NoMemory);
+            self.drops.add(DropReason::NoMemory);
+            return false;
         };
         block.bytes_mut()[..rest.len()].copy_from_slice(rest);
         let packet = Outgoing {
@@ -420,8 +437,8 @@ impl Shard {
                 may_fragment: false,
             },
         };
-        self.counters.group_reports += 1;
         self.send_small(id, packet);
+        true
     }
 
     /// RFC 3376, 4.2.13: our address, or zero where there is none yet; RFC 3810, 5.2.13: a

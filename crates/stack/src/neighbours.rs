@@ -199,7 +199,9 @@ impl Shard {
             // RFC 4861, 8.3 says SHOULD: anybody on the link can forge a redirect and so take over
             // a single destination unseen.
             NdpRepr::Redirect { .. } => Err(DropReason::RedirectRefused),
-            NdpRepr::RouterSolicitation { .. } => Err(DropReason::UnrelatedIcmp),
+            NdpRepr::RouterSolicitation { source_link } => {
+                self.on_router_solicitation(now, incoming.origin.interface, source, source_link)
+            }
         }
     }
 
@@ -239,9 +241,11 @@ impl Shard {
         if !self.sharing.is_first() {
             return Ok(());
         }
-        if let NdpRepr::NeighbourAdvertisement { replaces, .. } = &mut answer.message {
+        if let NdpRepr::NeighbourAdvertisement { router, replaces, .. } = &mut answer.message {
             // RFC 4429, 3.3: "Override flag cleared".
             *replaces = !is_unsettled;
+            // RFC 4861, 7.2.5: hosts have no router any more that does not say in its answers that it is one.
+            *router = self.interfaces[id].addressing.advertiser.is_some();
         }
         let (to, station) = (answer.destination.into(), source_link.or(incoming.origin.station));
         let station = station.filter(|_| !answer.destination.is_multicast());

@@ -94,8 +94,8 @@ pub enum NdpRepr {
     },
 }
 
-/// What a router tells of itself and the link (RFC 4861, 4.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a router tells of itself and the link (RFC 4861, 4.2); by default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouterAdvertisement {
     /// Hop limit for outgoing packets; 0: unspecified.
     pub hop_limit: u8,

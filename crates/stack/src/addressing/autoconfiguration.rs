@@ -4,6 +4,7 @@
 //! program fixed stays the default whatever routers say, and so do its routes to networks that they call
 //! their own ([`RouteOrigin`]).
 
+use super::advertising::ALL_ROUTERS;
 use super::news::LinkNews;
 use super::{AddressOrigin, Record};
 use crate::ingress::Incoming;
@@ -16,9 +17,6 @@ use ip::{Cidr, Route, RouteOrigin};
 use time::Instant;
 use wire::NdpRepr;
 use wire::ndp::RouterAdvertisement;
-
-/// The group of all routers of a link (RFC 4291, 2.7.1).
-const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// What routers have made of an interface.
 #[derive(Debug)]

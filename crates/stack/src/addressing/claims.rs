@@ -11,7 +11,7 @@ use time::{Duration, Instant};
 use wire::{ArpOperation, ArpRepr, HardwareAddress, NdpRepr};
 
 /// The group of all nodes of a link (RFC 4291, 2.7.1).
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// A leased address is checked (RFC 2131, 4.4.1 says SHOULD, and not how) in less than a second: its
 /// server keeps it from others already, so this finds machines that were given it by hand.
@@ -129,7 +129,7 @@ impl Shard {
     fn advertise(&mut self, id: InterfaceId, target: Ipv6Addr, replaces: bool) {
         let Some(ours) = self.interfaces[id].hardware_address() else { return };
         let message = NdpRepr::NeighbourAdvertisement {
-            router: false,
+            router: self.interfaces[id].addressing.advertiser.is_some(),
             solicited: false,
             replaces,
             target,

@@ -13,13 +13,15 @@
 //! received, sockets can be bound to it, its network has a route. A *tentative* one stands in the
 //! records here alone. `claims.rs` speaks for addresses on the link (probes, announcements,
 //! defence); `autoconfiguration.rs` turns what routers say into addresses and routes, `lease.rs` what a DHCP
-//! server says; `link_local.rs` forms the address that every interface has. Of several shards that are one host the first does all that, and `news.rs` is how the others
-//! come by what it learns.
+//! server says; `link_local.rs` forms the address that every interface has; `advertising.rs` speaks as the router of the
+//! link. Of several shards that are one host the first does all that, and `news.rs` is how the others come by what it
+//! learns.
 //!
 //! What always holds: an interface has at most [`ADDRESSES_MAX`] addresses; every assigned address
 //! has exactly one record; a connection whose local address is gone has failed with an error that
 //! says so.
 
+mod advertising;
 mod autoconfiguration;
 mod claims;
 mod lease;
@@ -36,7 +38,7 @@ pub(crate) use autoconfiguration::Autoconfiguration;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 use ip::membership::Filter;
-use ip::router::RouterConfig;
+use ip::router::{RouterAdvertiser, RouterConfig};
 use ip::{Cidr, Route, RouteOrigin};
 pub(crate) use lease::Leasing;
 use link_local::LinkLocal;
@@ -147,6 +149,8 @@ pub(crate) struct Addressing {
     pub(crate) jitter: Jitter,
     pub(crate) autoconfiguration: Option<Box<Autoconfiguration>>,
     pub(crate) leasing: Option<Box<Leasing>>,
+    /// Where this host speaks as a router.
+    pub(crate) advertiser: Option<Box<RouterAdvertiser>>,
     /// From [`Shard::start_addressing`] on.
     link_local: Option<LinkLocal>,
     /// The routes that came with a lease.
@@ -172,6 +176,7 @@ impl Addressing {
             jitter: Jitter::new(seed),
             autoconfiguration: None,
             leasing: None,
+            advertiser: None,
             link_local: None,
             leased_routes: Vec::new(),
             learned_networks: Vec::new(),
@@ -195,8 +200,10 @@ impl Addressing {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let routers = self.autoconfiguration.as_ref().and_then(|part| part.poll_timeout());
         let lease = self.leasing.as_ref().and_then(|part| part.poll_timeout());
+        let advertiser = self.advertiser.as_ref().map(|part| part.poll_timeout());
+        let others = Instant::earliest(lease, advertiser);
         let claims = self.records.iter().map(|record| record.claim.poll_timeout());
-        claims.fold(Instant::earliest(routers, lease), Instant::earliest)
+        claims.fold(Instant::earliest(routers, others), Instant::earliest)
     }
 }
 
@@ -206,6 +213,7 @@ impl Shard {
         for id in self.interfaces.ids() {
             self.on_autoconfiguration_timeout(now, id);
             self.on_leasing_timeout(now, id);
+            self.on_advertiser_timeout(now, id);
             self.on_claims_timeout(now, id);
             self.on_groups_timeout(now, id);
         }
@@ -317,6 +325,9 @@ impl Shard {
         let addressing = &mut self.interfaces[id].addressing;
         if let Some(part) = &mut addressing.autoconfiguration {
             part.on_new_link(now);
+        }
+        if let Some(part) = &mut addressing.advertiser {
+            part.on_new_link(now, &mut addressing.jitter);
         }
         self.verify_lease(now, id);
         self.form_link_local_anew(now, id);

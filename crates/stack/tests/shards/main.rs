@@ -5,6 +5,7 @@
 mod harness;
 
 mod addresses;
+mod advertising;
 mod backlog;
 mod broadcasts;
 mod capabilities;

@@ -400,3 +400,33 @@ fn a_flood_of_advertisements_waits_for_the_slowest_shard() {
     assert!(states.contains(&(formed(PREFIX, 0), AddressState::Preferred)), "{states:?}");
     assert!(host.connect("2001:db8:9::1").is_ok());
 }
+
+/// RFC 4861, 6.2: of several shards the first one speaks, and all know who asked.
+#[test]
+fn one_shard_speaks_as_the_router_of_the_link() {
+    let mut host = Host::new(&AddressingConfig::default());
+    let own = "fd00::1/64".parse().expect("a network");
+    for (shard, id) in &mut host.shards {
+        shard.add_address(host.now, *id, own).expect("there is room");
+        let message = RouterAdvertisement { router_lifetime_s: 1_800, ..Default::default() };
+        shard.advertise_router(host.now, *id, message).expect("an interface");
+    }
+    host.run(Duration::from_secs(5), |_, _| None);
+    let asker = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77);
+    let routers = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+    let message = NdpRepr::RouterSolicitation { source_link: Some(STRANGER) };
+    host.hear(&craft::ndp(asker, routers, 255, &message));
+    let mut said = [0; COUNT];
+    host.run(Duration::from_secs(4), |index, frame| {
+        said[index] += u32::from(kind(frame) == Some(134));
+        None
+    });
+    assert_eq!(said, [1, 0, 0]);
+    let now = host.now;
+    let known = host.in_all(|shard, id| {
+        let known = shard.list_neighbours(now, id).map(|it| it.address);
+        known.collect::<Vec<_>>()
+    });
+    assert_eq!(known, [IpAddr::V6(asker)]);
+    assert_eq!(DropReason::ALL.iter().map(|reason| host.drops(*reason)).sum::<u64>(), 0);
+}
