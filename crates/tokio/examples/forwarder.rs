@@ -26,13 +26,17 @@
 //! server 10.0.2.3, which is the first one of this host (resolv.conf(5)), and the MTU. Each machine is alone with the
 //! forwarder in a network of its own, and all lease from the same addresses, one for each hardware address. QEMU gives all
 //! machines the same hardware address where it is told none, and they have one lease then, which does no harm. A machine that
-//! is gone and comes back has its address again, unless all others are leased meanwhile. There is no IPv6 in machines, as
-//! nothing here tells them of a router.
+//! is gone and comes back has its address again, unless all others are leased meanwhile.
+//!
+//! For IPv6 the forwarder speaks as a router (RFC 4861), of which a machine has an address (RFC 4862), the same DNS server
+//! (RFC 8106), and the MTU. It has a way out by it only while this host has one (told within some ten seconds), since a
+//! useless one would be tried and found useless for each connection. An address of a network like this (RFC 4193) lets
+//! machines prefer IPv4 to it where a name has addresses of both (RFC 6724).
 
 use linux::{StreamConfig, StreamDevice, TapConfig, TapDevice, TapKind};
 use multidata::device::Queue;
 use multidata::dhcp::{Answer, CLIENT_PORT, SERVER_PORT, Server, ServerConfig};
-use multidata::ip::{Cidr, IcmpErrorKind};
+use multidata::ip::{Cidr, IcmpErrorKind, NameServers, PrefixInformation, RouterAdvertisement};
 use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack, time};
 use multidata_tokio::{
     PendingConnection, RawSocket, ReadHalf, TcpForwarder, UdpForwarder, UdpSocket as InnerSocket,
@@ -42,7 +46,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
@@ -62,6 +66,24 @@ pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
 pub(crate) const LEASED: RangeInclusive<Ipv4Addr> =
     Ipv4Addr::new(10, 0, 2, 15)..=Ipv4Addr::new(10, 0, 2, 254);
 const PREFIX_LEN: u8 = 24;
+
+/// The same by IPv6. The number of the network was drawn once (RFC 4193, 3.2.1), and means nothing beyond the forwarder, as
+/// that of the other one. The router has a fixed address: a machine remembers it for longer than a forwarder may run.
+const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const PREFIX_V6: Ipv6Addr = Ipv6Addr::new(0xfd56, 0xe3ef, 0x03c6, 0, 0, 0, 0, 0);
+pub(crate) const NAME_SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd56, 0xe3ef, 0x03c6, 0, 0, 0, 0, 3);
+const PREFIX_LEN_V6: u8 = 64;
+
+/// How long what the router says holds (RFC 4861, 6.2.1: their defaults).
+const ROUTER_S: u16 = 1_800;
+const PREFERRED_S: u32 = 7 * 86_400;
+const VALID_S: u32 = 30 * 86_400;
+
+/// Somebody whom everybody can reach who has a way out by IPv6: a server of the root of names. Nothing is sent there.
+pub(crate) const ABROAD: Ipv6Addr = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);
+
+/// How often it is looked whether this host has a way out by IPv6.
+pub(crate) const LOOK: Duration = Duration::from_secs(10);
 
 /// How long an address is a machine's that is still there and does not ask for it again.
 const LEASE_S: u32 = 3_600;
@@ -209,8 +231,11 @@ pub(crate) async fn relay(
     idle: Duration,
 ) -> Result<(), Box<dyn Error>> {
     let own = |address: Ipv4Addr| Cidr::new(address.into(), PREFIX_LEN).ok_or("no network");
+    let own_v6 = |address: Ipv6Addr| Cidr::new(address.into(), PREFIX_LEN_V6).ok_or("no network");
     let interface = InterfaceConfig::new(own(GATEWAY)?)
         .address(own(NAME_SERVER)?)
+        .address(own_v6(GATEWAY_V6)?)
+        .address(own_v6(NAME_SERVER_V6)?)
         .accept_any(Cidr::ANY_IPV4)
         .accept_any(Cidr::ANY_IPV6)
         // Whatever address somebody has behind the interface, answers go back over it.
@@ -232,6 +257,7 @@ pub(crate) async fn relay(
     }
     let mut relays = JoinSet::new();
     relays.spawn(lease_addresses(asked, Link::new(leases)));
+    relays.spawn(advertise(stack.clone()));
     for (connections, datagrams, pings) in forwarders {
         relays.spawn(relay_connections(connections));
         relays.spawn(relay_pings(Arc::new(pings)));
@@ -255,11 +281,56 @@ async fn lease_addresses(socket: InnerSocket, link: Link) -> io::Result<()> {
     }
 }
 
+/// Tells machines of the router, and again where this host has found or lost its way out.
+async fn advertise(stack: Stack) -> io::Result<()> {
+    let mut told = None;
+    loop {
+        let has_way_out = has_way_out();
+        if told.replace(has_way_out) != Some(has_way_out) {
+            stack.advertise_router(0, &advertisement(has_way_out))?;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Whether this host can send to the whole world by IPv6, as far as its routes and addresses say. Linux lets a host that has
+/// a route and no address for it take one that is good on the link or for loopback alone.
+fn has_way_out() -> bool {
+    let ask = || {
+        let socket = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+        socket.connect((ABROAD, DOMAIN))?;
+        socket.local_addr()
+    };
+    let is_good = |own: Ipv6Addr| !own.is_loopback() && !own.is_unicast_link_local();
+    matches!(ask(), Ok(SocketAddr::V6(own)) if is_good(*own.ip()))
+}
+
+fn advertisement(has_way_out: bool) -> RouterAdvertisement {
+    let prefix = PrefixInformation {
+        prefix: PREFIX_V6,
+        prefix_len_bits: PREFIX_LEN_V6,
+        on_link: true,
+        autonomous: true,
+        valid_s: VALID_S,
+        preferred_s: PREFERRED_S,
+    };
+    let servers = NameServers { lifetime_s: ROUTER_S.into(), addresses: vec![NAME_SERVER_V6] };
+    RouterAdvertisement {
+        router_lifetime_s: if has_way_out { ROUTER_S } else { 0 },
+        mtu_bytes: u32::try_from(StreamConfig::default().mtu_bytes).ok(),
+        prefixes: vec![prefix],
+        name_servers: vec![servers],
+        ..RouterAdvertisement::default()
+    }
+}
+
+/// Where DNS servers listen.
+const DOMAIN: u16 = 53;
+
 /// Where the outside has what is called `to` inside.
 fn outside_of(to: SocketAddr) -> SocketAddr {
-    /// Where DNS servers listen.
-    const DOMAIN: u16 = 53;
-    if to == SocketAddr::from((NAME_SERVER, DOMAIN)) {
+    let servers = [SocketAddr::from((NAME_SERVER, DOMAIN)), (NAME_SERVER_V6, DOMAIN).into()];
+    if servers.contains(&to) {
         return (name_server(), DOMAIN).into();
     }
     to

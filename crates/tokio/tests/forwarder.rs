@@ -7,10 +7,14 @@ mod forwarder;
 #[path = "../../multidata/tests/kernel/mod.rs"]
 mod kernel;
 
-use forwarder::{FLOWS_MAX, IDLE, LEASED, Leases, NAME_SERVER, name_server, relay, serve_machines};
+use forwarder::{
+    ABROAD, FLOWS_MAX, IDLE, LEASED, Leases, NAME_SERVER, NAME_SERVER_V6, PREFIX_V6, name_server,
+    relay, serve_machines,
+};
 use linux::{Interface, StreamConfig, StreamDevice};
 use multidata::device::{HardwareAddress, Medium, WireConfig, WireEnd, wire};
 use multidata::dhcp::{CLIENT_PORT, ClientConfig, SERVER_PORT};
+use multidata::ip::Cidr;
 use multidata::{
     EchoAnswer, InterfaceConfig, RawSocket, Stack, TcpStream, UdpSocket, echo_request,
 };
@@ -35,6 +39,7 @@ const TESTS: &[kernel::Test] = &[
     ("virtual_machines_ask_the_name_server_of_the_outside", names),
     ("a_virtual_machine_beyond_the_addresses_waits_for_one", too_many),
     ("a_virtual_machine_that_floods_the_server_keeps_nobody_from_a_lease", flooded),
+    ("virtual_machines_have_ipv6_and_a_way_out_where_this_host_has_one", machines_v6),
 ];
 
 const PINGS: &str = "pings_reach_the_outside_and_its_answers_come_back";
@@ -342,19 +347,22 @@ fn names() {
     let at = SocketAddr::new(outside, 53);
     let datagrams = std::net::UdpSocket::bind(at).expect("nobody has it here");
     let listener = TcpListener::bind(at).expect("nobody has it here");
-    let machine = asking(&path, 1);
+    let machine = machine(&path, 1, InterfaceConfig::automatic());
     leased(&machine, PATIENCE).expect("there are many");
-    let asked = SocketAddr::from((NAME_SERVER, 53));
-    let socket = inside(&machine, asked);
-    socket.send(b"name?").expect("a route");
+    machine.wait_for_address(0, |address| address.is_ipv6(), PATIENCE).expect("there is one");
     datagrams.set_read_timeout(Some(PATIENCE)).expect("not zero");
-    let mut bytes = [0; 16];
-    let (len, from) = datagrams.recv_from(&mut bytes).expect("it comes");
-    datagrams.send_to(&bytes[..len], from).expect("it goes");
-    assert_eq!(socket.recv(&mut bytes).expect("it comes back"), 5);
-    // An answer that is too long for a datagram is asked for over TCP.
-    TcpStream::connect(&machine, asked).expect("it listens");
-    listener.accept().expect("it is relayed");
+    for server in [IpAddr::from(NAME_SERVER), NAME_SERVER_V6.into()] {
+        let asked = SocketAddr::new(server, 53);
+        let socket = inside(&machine, asked);
+        socket.send(b"name?").expect("a route");
+        let mut bytes = [0; 16];
+        let (len, from) = datagrams.recv_from(&mut bytes).expect("it comes");
+        datagrams.send_to(&bytes[..len], from).expect("it goes");
+        assert_eq!(socket.recv(&mut bytes).expect("it comes back"), 5);
+        // An answer that is too long for a datagram is asked for over TCP.
+        TcpStream::connect(&machine, asked).expect("it listens");
+        listener.accept().expect("it is relayed");
+    }
     std::fs::remove_file(&path).expect("it is there");
 }
 
@@ -395,5 +403,51 @@ fn flooded() {
     let (_, from) = socket.recv_from(&mut [0; 600]).expect("some were answered");
     assert_eq!(from.port(), SERVER_PORT);
     assert_eq!(leased(&asking(&path, 2), PATIENCE), Some(only));
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+/// Whether a router has told the machine of a way out by IPv6.
+fn has_way_out(machine: &Stack) -> bool {
+    machine.routes().iter().any(|route| route.destination == Cidr::ANY_IPV6)
+}
+
+fn machines_v6() {
+    let path = network("machines-v6", LEASED);
+    let first = machine(&path, 1, InterfaceConfig::automatic());
+    let network = Cidr::new(PREFIX_V6.into(), 64).expect("a network");
+    let at = |machine: &Stack| {
+        let address = machine.wait_for_address(0, |address| address.is_ipv6(), PATIENCE);
+        assert!(network.contains(address.expect("a router tells of it").address()));
+    };
+    at(&first);
+    leased(&first, PATIENCE).expect("there are many");
+    let servers = &first.interfaces()[0].name_servers;
+    assert_eq!(*servers, [IpAddr::from(NAME_SERVER), NAME_SERVER_V6.into()]);
+    assert_eq!(first.interfaces()[0].ipv6_mtu_bytes, StreamConfig::default().mtu_bytes);
+    let listener = TcpListener::bind((OUTSIDE[1], 0)).expect("a free port");
+    let to = listener.local_addr().expect("bound");
+    // No way leads abroad from here, so none is told of.
+    assert!(!has_way_out(&first));
+    let refused = TcpStream::connect(&first, to).expect_err("no way leads there");
+    assert_eq!(refused.kind(), ErrorKind::NetworkUnreachable);
+    let inside = Interface::named("lo").expect("it is there");
+    inside.add_address(ABROAD.into(), 128).expect("root of the namespace");
+    let second = machine(&path, 2, InterfaceConfig::default().slaac());
+    for machine in [&first, &second] {
+        at(machine);
+        let started = Instant::now();
+        while !has_way_out(machine) {
+            assert!(started.elapsed() < PATIENCE, "no router tells of a way out");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut inner = TcpStream::connect(machine, to).expect("it listens");
+        assert!(inner.local_addr().is_ok_and(|address| network.contains(address.ip())));
+        let (mut outer, _) = listener.accept().expect("it is relayed");
+        inner.write_all(b"question").expect("open");
+        outer.read_exact(&mut [0; 8]).expect("it comes");
+        outer.write_all(b"answer").expect("open");
+        inner.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        inner.read_exact(&mut [0; 6]).expect("it comes back");
+    }
     std::fs::remove_file(&path).expect("it is there");
 }
