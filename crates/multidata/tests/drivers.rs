@@ -120,12 +120,20 @@ fn a_frame_that_comes_between_a_turn_and_its_wait_is_fetched() {
 /// Two connections of the left stack, and their other ends.
 type Two = [(TcpStream, TcpStream); 2];
 
-/// A byte comes for each, in one turn, whose tasks answer with one. Says what the left device took before the next turn.
-fn answer_both(left: &Stack, driver: &mut Driver, two: &mut Two) -> [u64; 2] {
+/// How many batches and packets the device of a stack took meanwhile.
+fn taken_by(stack: &Stack, work: impl FnOnce()) -> [u64; 2] {
     let taken = || {
-        let device = left.counters().device;
+        let device = stack.counters().device;
         [device.transmit_batches, device.transmit_packets]
     };
+    let before = taken();
+    work();
+    let after = taken();
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+/// A byte comes for each, in one turn, whose tasks answer with one. Says what the left device took before the next turn.
+fn answer_both(left: &Stack, driver: &mut Driver, two: &mut Two) -> [u64; 2] {
     let context = &mut Context::from_waker(Waker::noop());
     let mut byte = [0];
     settle(driver);
@@ -136,14 +144,13 @@ fn answer_both(left: &Stack, driver: &mut Driver, two: &mut Two) -> [u64; 2] {
         far.write_all(b"x").expect("open");
     }
     driver.turn();
-    let before = taken();
-    for (near, _) in two.iter_mut() {
-        assert!(matches!(near.poll_read(context, &mut byte), Poll::Ready(Ok(1))));
-        assert!(matches!(near.poll_write(context, b"y"), Poll::Ready(Ok(1))));
-        assert!(near.poll_read(context, &mut byte).is_pending());
-    }
-    let after = taken();
-    [after[0] - before[0], after[1] - before[1]]
+    taken_by(left, || {
+        for (near, _) in two.iter_mut() {
+            assert!(matches!(near.poll_read(context, &mut byte), Poll::Ready(Ok(1))));
+            assert!(matches!(near.poll_write(context, b"y"), Poll::Ready(Ok(1))));
+            assert!(near.poll_read(context, &mut byte).is_pending());
+        }
+    })
 }
 
 fn hear_both(two: &mut Two) {
@@ -161,13 +168,29 @@ fn what_woken_tasks_send_leaves_together_behind_them() {
     // Where this thread was held up the stack's own took its part.
     let is_together = (0..20).any(|_| {
         let taken = answer_both(&left, &mut driver, &mut two);
-        let before = left.counters().device;
-        driver.turn();
-        let after = left.counters().device;
+        let behind = taken_by(&left, || _ = driver.turn());
         hear_both(&mut two);
-        let batches = after.transmit_batches - before.transmit_batches;
-        let packets = after.transmit_packets - before.transmit_packets;
-        taken == [0, 0] && [batches, packets] == [1, 2]
+        taken == [0, 0] && behind == [1, 2]
+    });
+    assert!(is_together);
+}
+
+#[test]
+fn what_woken_tasks_close_leaves_with_what_they_send() {
+    let (left, right) = pair();
+    let is_together = (0..20).any(|_| {
+        let mut two = [(); 2].map(|()| connected(&left, &right));
+        let mut driver = left.drivers().expect("it is watched").remove(0);
+        let answered = answer_both(&left, &mut driver, &mut two);
+        let [(first, far), (second, other)] = two;
+        let closed = taken_by(&left, || drop((first, second)));
+        let behind = taken_by(&left, || _ = driver.turn());
+        for mut far in [far, other] {
+            far.set_read_timeout(Some(PATIENCE)).expect("open");
+            let mut answer = Vec::new();
+            assert_eq!(far.read_to_end(&mut answer).expect("the answer and the end"), 1);
+        }
+        answered == [0, 0] && closed == [0, 0] && behind == [1, 2]
     });
     assert!(is_together);
 }

@@ -195,21 +195,17 @@ impl Squeue {
     /// What other squeues have said before is known first: a connection can be opened from an address that the stack
     /// has told of.
     pub(crate) fn once<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
-        let run = |core: &mut Core, now| match core.is_left_to_loop() {
-            true => {}
-            false => core.run(now),
-        };
-        self.once_then(run, act)
+        self.once_then(Core::run_unless_left, act)
     }
 
-    /// As [`Squeue::once`], for what is to be done in all squeues: where a device panics in the turn that follows,
-    /// which is behind it, the panic is kept until the others have done it, too.
+    /// As [`Squeue::once`], for what is to be done in all squeues, and run at once: where a device panics in the turn that
+    /// follows, which is behind it, the panic is kept until the others have done it, too.
     pub(crate) fn once_of_all<T>(
         &self,
         panic: &mut Option<Panic>,
         act: impl FnOnce(&mut Core, Instant) -> T,
     ) -> T {
-        let outcome = self.once_keeping(panic, act);
+        let outcome = self.once_then(keeping(panic, Core::run), act);
         // It is how devices come: the worker rests for as long as all have failed.
         self.worker_parker.notify();
         outcome
@@ -221,12 +217,7 @@ impl Squeue {
         panic: &mut Option<Panic>,
         act: impl FnOnce(&mut Core, Instant) -> T,
     ) -> T {
-        let run = |core: &mut Core, now| {
-            let ran = catch_unwind(AssertUnwindSafe(|| core.run(now)));
-            core.counters.panics_inside += u64::from(ran.is_err());
-            *panic = panic.take().or(ran.err());
-        };
-        self.once_then(run, act)
+        self.once_then(keeping(panic, Core::run_unless_left), act)
     }
 
     /// As [`Squeue::once`], for what needs nothing that devices brought: what it makes the shard owe is sent.
@@ -456,6 +447,13 @@ impl Core {
             && self.unpolled_bytes < POLL_BYTES
     }
 
+    /// Runs the shard, or leaves that to the event loop that the call comes from.
+    fn run_unless_left(&mut self, now: Instant) {
+        if !self.is_left_to_loop() {
+            self.run(now);
+        }
+    }
+
     /// Whether the thread which alone is busy is about to be woken.
     fn wakes_lone(&self) -> bool {
         self.watch.lone_follower().is_some_and(|lone| {
@@ -504,6 +502,18 @@ impl Core {
             }));
         }
         device
+    }
+}
+
+/// A turn that keeps what a device panics with.
+fn keeping(
+    panic: &mut Option<Panic>,
+    run: impl FnOnce(&mut Core, Instant),
+) -> impl FnOnce(&mut Core, Instant) {
+    move |core, now| {
+        let ran = catch_unwind(AssertUnwindSafe(|| run(core, now)));
+        core.counters.panics_inside += u64::from(ran.is_err());
+        *panic = panic.take().or(ran.err());
     }
 }
 
