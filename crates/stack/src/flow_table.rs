@@ -5,6 +5,7 @@ use crate::slots;
 use crate::sockets::{Flow, FlowKey, Keys};
 use crate::wheel::Wheel;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use time::Instant;
 
 /// Entries by four-tuple and by deadline.
@@ -61,17 +62,15 @@ impl<T> FlowTable<T> {
 
     /// Enters `value`, in place of what the four-tuple may have had.
     pub(crate) fn insert(&mut self, flow: Flow, value: T, deadline: Instant) {
-        self.remove(&flow);
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => {
+        let key = FlowKey::from(&flow);
+        let index = match self.by_flow.entry(key) {
+            Entry::Occupied(found) => *found.get(),
+            Entry::Vacant(place) => *place.insert(self.free.pop().unwrap_or_else(|| {
                 self.slots.push(None);
                 self.slots.len() as u32 - 1
-            }
+            })),
         };
-        let key = FlowKey::from(&flow);
         self.slots[index as usize] = Some((key, value));
-        self.by_flow.insert(key, index);
         self.wheel.set(index, deadline);
     }
 

@@ -19,6 +19,7 @@ use core::hash::{BuildHasher, Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Names a socket of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -311,18 +312,21 @@ impl Sockets {
 
     /// Enters a connection's four-tuple; `false` where it is taken.
     pub(crate) fn add_flow(&mut self, flow: Flow, index: u32) -> bool {
-        let key = FlowKey::from(&flow);
-        if self.flows.contains_key(&key) {
-            return false;
+        match self.flows.entry(FlowKey::from(&flow)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(index);
+                true
+            }
         }
-        self.flows.insert(key, index);
-        true
     }
 
     /// Takes a four-tuple out, where it still is this connection's.
     pub(crate) fn remove_flow(&mut self, flow: &Flow, index: u32) {
-        if self.by_flow(flow) == Some(index) {
-            self.flows.remove(&FlowKey::from(flow));
+        if let Entry::Occupied(found) = self.flows.entry(FlowKey::from(flow))
+            && *found.get() == index
+        {
+            found.remove();
             self.ports.taken.release(flow.local.port());
         }
     }
