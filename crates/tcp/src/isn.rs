@@ -62,8 +62,7 @@ impl IsnGenerator {
     fn hash(&self, purpose: Purpose, local: SocketAddr, remote: SocketAddr) -> u32 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(&[purpose as u8]);
-        write_address(&mut hasher, local);
-        write_address(&mut hasher, remote);
+        write_ends(&mut hasher, local, remote);
         low_32_bits(hasher.finish())
     }
 }
@@ -75,19 +74,29 @@ impl core::fmt::Debug for IsnGenerator {
     }
 }
 
-/// The family stands first, so that no two pairs of addresses give the same bytes.
-pub(crate) fn write_address(hasher: &mut SipHasher24, address: SocketAddr) {
-    match address.ip() {
-        IpAddr::V4(ip) => {
-            hasher.write(&[4]);
-            hasher.write(&ip.octets());
+/// Family, address and port of both ends. The family stands first, so that no two pairs of addresses give the same bytes;
+/// they are written as one, because SipHash puts short writes together with care.
+pub(crate) fn write_ends(hasher: &mut SipHasher24, local: SocketAddr, remote: SocketAddr) {
+    let mut bytes = [0; 2 * (1 + 16 + 2)];
+    let mut len = 0;
+    let mut push = |part: &[u8]| {
+        bytes[len..len + part.len()].copy_from_slice(part);
+        len += part.len();
+    };
+    for end in [local, remote] {
+        match end.ip() {
+            IpAddr::V4(ip) => {
+                push(&[4]);
+                push(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                push(&[6]);
+                push(&ip.octets());
+            }
         }
-        IpAddr::V6(ip) => {
-            hasher.write(&[6]);
-            hasher.write(&ip.octets());
-        }
+        push(&end.port().to_be_bytes());
     }
-    hasher.write(&address.port().to_be_bytes());
+    hasher.write(&bytes[..len]);
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]

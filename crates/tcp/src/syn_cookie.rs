@@ -165,8 +165,7 @@ impl SynCookies {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(&[purpose]);
         hasher.write(&number.to_be_bytes());
-        crate::isn::write_address(&mut hasher, local);
-        crate::isn::write_address(&mut hasher, remote);
+        crate::isn::write_ends(&mut hasher, local, remote);
         crate::isn::low_32_bits(hasher.finish())
     }
 }
