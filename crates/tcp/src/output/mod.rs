@@ -116,7 +116,7 @@ impl Connection {
     /// Whether [`Connection::poll_transmit`] has something to send now.
     #[must_use]
     pub fn wants_transmit(&self, now: Instant) -> bool {
-        if self.state.sends_data()
+        if self.state.is_synchronized()
             && self.owing.reset.is_none()
             && (self.acks.owed() == Owed::Now || self.acks.due_count() > 0)
         {

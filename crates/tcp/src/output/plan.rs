@@ -142,15 +142,21 @@ impl Connection {
         }
     }
 
-    /// Without a reset, a loss, a probe or an ACK that is due the stages before new data have nothing to say, but
-    /// for a probe of the path's MTU.
+    /// Behind the handshake, without a reset, a loss, a probe or an ACK that is due, the stages before new data have
+    /// nothing to say, but for a probe of the path's MTU.
     #[inline]
     fn is_usual(&self) -> bool {
-        self.state.sends_data()
+        self.state.is_synchronized()
             && self.owing.reset.is_none()
             && !self.recovery.probe.owed
             && self.acks.due_count() == 0
             && self.recovery.lost_bytes() == 0
+    }
+
+    /// Whether the FIN stands at `nxt` or behind it.
+    #[inline]
+    fn has_fin_from(&self, nxt: SeqNumber) -> bool {
+        self.owing.fin && nxt.is_at_or_before(self.send_queue.end_sequence())
     }
 
     /// Whether all is sent and nothing is owed: so it is after most of what is done with a connection, and who
@@ -159,7 +165,7 @@ impl Connection {
     pub(super) fn is_quiet(&self) -> bool {
         self.is_usual()
             && self.send_queue.len_from(self.send.nxt) == 0
-            && !self.owing.fin
+            && !self.has_fin_from(self.send.nxt)
             && !self.owing.is_probing()
             && self.acks.owed() != Owed::Now
             && self.acks.repeats() == 0
@@ -359,9 +365,7 @@ impl Connection {
             return NewData::Nothing;
         }
         let unsent = self.send_queue.len_from(planner.nxt);
-        let fin = self.owing.fin
-            && planner.nxt.is_at_or_before(self.send_queue.end_sequence())
-            && self.state != State::SynReceived;
+        let fin = self.has_fin_from(planner.nxt) && self.state != State::SynReceived;
         let segment = |len, fin| Planned::one(Kind::New, planner.nxt, len, fin);
         if unsent == 0 {
             return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };
