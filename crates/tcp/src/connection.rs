@@ -242,7 +242,9 @@ impl Connection {
         }
         self.path_mtu.on_syn(self.negotiated.mss_peer(), self.negotiated.sack);
         self.negotiated.set_path_mss(self.path_mtu.mss());
-        self.counters.ecn_connections += u64::from(self.ecn.on_syn(syn.flags, self.owing.active));
+        if self.ecn.on_syn(syn.flags, self.owing.active) {
+            self.counters.ecn_connections += 1;
+        }
         self.receive.on_syn(syn.sequence);
         self.last_ack_sent = self.receive.next();
         // RFC 7323, 2.2: the window of a SYN is never scaled.
