@@ -2,6 +2,7 @@
 
 use crate::assembler::AssemblerConfig;
 use crate::congestion::CongestionConfig;
+use crate::connection::BUFFER_BYTES_MAX;
 use crate::ecn::EcnMode;
 use crate::pacing::Pacing;
 use crate::path_mtu::PathProbing;
@@ -238,6 +239,16 @@ impl Config {
             );
         }
         self.keepalive.map_or(Ok(()), |keepalive| keepalive.check())
+    }
+
+    /// How far a receive buffer may grow.
+    pub(crate) fn receive_limit_bytes(&self) -> usize {
+        self.receive_buffer_bytes.clamp(1, BUFFER_BYTES_MAX)
+    }
+
+    /// The receive buffer that a connection begins with.
+    pub(crate) fn receive_buffer_first(&self) -> usize {
+        self.receive_limit_bytes().min(self.receive_buffer_bytes_initial).max(1)
     }
 }
 

@@ -175,7 +175,7 @@ impl Connection {
         negotiated.set_path_mss(path_mtu.mss());
         let config = parameters.config;
         let send_limit_bytes = config.send_buffer_bytes.clamp(1, BUFFER_BYTES_MAX);
-        let receive_limit_bytes = config.receive_buffer_bytes.clamp(1, BUFFER_BYTES_MAX);
+        let receive_limit_bytes = config.receive_limit_bytes();
         let deferral = match parameters.on_same_subnet {
             true => config.deferred_acks_max_local,
             false => config.deferred_acks_max_remote,
@@ -197,10 +197,7 @@ impl Connection {
             window_use: WindowUse::default(),
             ecn: Ecn::new(config.ecn),
             pacer: Pacer::default(),
-            receive: ReceiveQueue::new(
-                receive_limit_bytes.min(config.receive_buffer_bytes_initial).max(1),
-                config.assembler,
-            ),
+            receive: ReceiveQueue::new(config.receive_buffer_first(), config.assembler),
             duplicates: Duplicates::default(),
             window_tuning: WindowTuning::new(now, receive_limit_bytes),
             last_ack_sent: SeqNumber(0),

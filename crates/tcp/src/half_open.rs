@@ -12,7 +12,9 @@
 
 use crate::config::Parameters;
 use crate::connection::Connection;
-use crate::options::TIMESTAMP_TICK;
+use crate::ecn::Ecn;
+use crate::options::{Negotiated, TIMESTAMP_TICK};
+use crate::output::Opening;
 use crate::reset::ResetReply;
 use crate::timers::Timer;
 use counters::DropReason;
@@ -122,10 +124,29 @@ impl HalfOpen {
         self.sent_at.is_none()
     }
 
-    /// The SYN-ACK, as the connection would send it.
+    /// What the connection will have agreed on.
+    fn negotiated(&self, now: Instant, parameters: &Parameters) -> Negotiated {
+        let mut negotiated = Negotiated::offer(parameters);
+        negotiated.on_syn(now, &self.syn().options);
+        negotiated
+    }
+
+    /// The SYN-ACK, as the connection would send it, and without one: of most SYNs of a flood none comes.
     #[must_use]
     pub fn syn_ack(&self, now: Instant, parameters: Parameters) -> TcpHeader {
-        self.accept(now, parameters).syn_header(now)
+        let config = &parameters.config;
+        let mut ecn = Ecn::new(config.ecn);
+        ecn.on_syn(self.ecn, false);
+        let opening = Opening {
+            ports: (parameters.local_port, parameters.remote_port),
+            iss: self.iss,
+            acknowledgment: Some(self.irs + 1),
+            window_bytes: config.receive_buffer_first(),
+            ecn: &ecn,
+            negotiated: &self.negotiated(now, &parameters),
+            config,
+        };
+        opening.header(now)
     }
 
     /// The timer of the SYN-ACK went off: it is sent again.
@@ -165,7 +186,7 @@ impl HalfOpen {
         let round_trip = match self.sent_at.filter(|_| !self.is_ambiguous()) {
             Some(sent_at) => Some(now - sent_at),
             None => {
-                let ours = self.accept(now, parameters()).negotiated.timestamps;
+                let ours = self.negotiated(now, &parameters()).timestamps;
                 let echo = header.options.timestamps.map(|timestamps| timestamps.echo);
                 let age = ours.zip(echo).and_then(|(ours, echo)| ours.round_trip(now, echo));
                 // The echo of one before the last tells how long none of the peer's ACKs arrived.
@@ -414,6 +435,27 @@ mod tests {
         assert_eq!((connection.payload_max(), connection.send.window), (900, 800));
         assert_eq!(connection.smoothed_rtt(), Some(time::Duration::from_millis(50)));
         assert!(!connection.wants_transmit(now));
+    }
+
+    #[test]
+    fn the_syn_ack_is_what_the_connection_would_send() {
+        let now = Instant::from_millis(51);
+        let asks = HalfOpen { ecn: TcpFlags::ECE | TcpFlags::CWR, ..half_open() };
+        let says_more = HalfOpen { timestamp: Some(7), sack_permitted: true, ..asks };
+        let says_little = HalfOpen { mss: None, window_scale: None, ..half_open() };
+        let small = Config {
+            receive_buffer_bytes: 3_000,
+            ecn: crate::EcnMode::Accept,
+            user_timeout_option: true,
+            ..Config::default()
+        };
+        for config in [plain_config(), Config::default(), small] {
+            for kept in [half_open(), asks, says_more, says_little] {
+                let connection = kept.accept(now, parameters(config.clone()));
+                let syn_ack = kept.syn_ack(now, parameters(config.clone()));
+                assert_eq!(syn_ack, connection.syn_header(now));
+            }
+        }
     }
 
     // RFC 3168, 6.1.1 and 6.1.1.1: a client that repeats its SYN without asking will not echo marks.

@@ -27,6 +27,7 @@ use crate::connection::Connection;
 use batch::{Attributes, Checksum, Multidata};
 use build::Builder;
 use counters::MultidataRefusal;
+pub(crate) use stamp::Opening;
 use time::Instant;
 use wire::{SeqNumber, TCP_CHECKSUM_OFFSET, TcpFlags};
 

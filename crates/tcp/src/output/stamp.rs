@@ -1,7 +1,10 @@
 //! The headers of one poll's segments.
 
 use super::Kind;
+use crate::config::Config;
 use crate::connection::Connection;
+use crate::ecn::Ecn;
+use crate::options::Negotiated;
 use crate::state::State;
 use crate::user_timeout;
 use time::Instant;
@@ -17,6 +20,40 @@ impl Stamp {
         let mut bytes = [0; TCP_HEADER_LEN_MAX];
         let len = header.emit(&mut bytes).unwrap_or(0);
         Self { bytes, len }
+    }
+}
+
+/// What a SYN or a SYN-ACK says of its connection, which need not be there yet.
+pub(crate) struct Opening<'a> {
+    pub(crate) ports: (u16, u16),
+    pub(crate) iss: SeqNumber,
+    /// One past the peer's SYN, where that is here.
+    pub(crate) acknowledgment: Option<SeqNumber>,
+    pub(crate) window_bytes: usize,
+    pub(crate) ecn: &'a Ecn,
+    pub(crate) negotiated: &'a Negotiated,
+    pub(crate) config: &'a Config,
+}
+
+impl Opening<'_> {
+    pub(crate) fn header(&self, now: Instant) -> TcpHeader {
+        let is_reply = self.acknowledgment.is_some();
+        let mut header = TcpHeader {
+            source_port: self.ports.0,
+            destination_port: self.ports.1,
+            sequence: self.iss,
+            acknowledgment: self.acknowledgment.unwrap_or_default(),
+            flags: TcpFlags::SYN | self.ecn.syn_flags(is_reply),
+            // RFC 7323, 2.2: the window of a SYN is never scaled.
+            window: u16::try_from(self.window_bytes).unwrap_or(u16::MAX),
+            options: self.negotiated.syn_options(now, is_reply),
+            ..TcpHeader::default()
+        };
+        header.options.user_timeout = user_timeout::announced(self.config);
+        if is_reply {
+            header.flags |= TcpFlags::ACK;
+        }
+        header
     }
 }
 
@@ -133,27 +170,22 @@ impl Connection {
     /// The header of our SYN or SYN-ACK.
     pub(crate) fn syn_header(&self, now: Instant) -> TcpHeader {
         let is_reply = self.state == State::SynReceived;
-        let mut header = TcpHeader {
-            source_port: self.local_port,
-            destination_port: self.remote_port,
-            sequence: self.send.iss,
-            flags: TcpFlags::SYN | self.ecn.syn_flags(is_reply),
-            // RFC 7323, 2.2: the window of a SYN is never scaled. RFC 9293, 3.8.6: behind data that came
-            // with the peer's SYN (RFC 7413) it is smaller, and its right edge stays where it was.
-            window: u16::try_from(match is_reply {
+        let opening = Opening {
+            ports: self.ports(),
+            iss: self.send.iss,
+            acknowledgment: is_reply.then_some(self.receive.next()),
+            // RFC 9293, 3.8.6: behind data that came with the peer's SYN (RFC 7413) it is smaller, and its right edge
+            // stays where it was.
+            window_bytes: match is_reply {
                 true => self.receive.window() as usize,
                 false => self.receive.capacity(),
-            })
-            .unwrap_or(u16::MAX),
-            options: self.negotiated.syn_options(now, is_reply),
-            ..TcpHeader::default()
+            },
+            ecn: &self.ecn,
+            negotiated: &self.negotiated,
+            config: &self.config,
         };
-        header.options.user_timeout = user_timeout::announced(&self.config);
+        let mut header = opening.header(now);
         header.options.fast_open = self.fast_open_option(is_reply);
-        if is_reply {
-            header.flags |= TcpFlags::ACK;
-            header.acknowledgment = self.receive.next();
-        }
         header
     }
 
