@@ -136,7 +136,9 @@ mod tests {
         for number in 0..20_000 {
             table.insert(flow(number), number, at(number));
         }
-        table.set_deadline(&flow(0), at(30_000));
+        table.insert(flow(0), 0, at(30_000));
+        table.set_deadline(&flow(3), at(3_000));
+        assert_eq!(table.len(), 20_000, "it took the place of what was there");
         let (_, first) = table.remove_first().expect("many");
         assert_eq!(first, 1);
         assert_eq!(table.pop_due(at(2)).map(|(_, number)| number), Some(2));
