@@ -273,14 +273,21 @@ impl<S: Copy + PartialEq, F> Watch<S, F> {
         self.worker = worker;
     }
 
-    /// Whether the worker rests and is to be called from there, by a leader that is back and does not say when it will
-    /// leave again.
+    /// A leader is back that does not say when it will leave again. Says whether the worker rests and is to be called from
+    /// there. One that sleeps on the device is called by whoever settles next: it need not hear of what the leader
+    /// fetches, and would sleep past what that leaves behind.
     pub fn ends_rest(&mut self) -> bool {
-        let rests = matches!(self.worker, Worker::Aside { rests: true, .. });
-        if rests {
-            self.worker = Worker::Awake;
+        match self.worker {
+            Worker::Aside { rests: true, .. } => {
+                self.worker = Worker::Awake;
+                true
+            }
+            Worker::Waiting { .. } => {
+                (self.worker, self.calls_again) = (Worker::Called, true);
+                false
+            }
+            _ => false,
         }
-        rests
     }
 
     /// The worker is back from its sleep on the device. The call for the leader may have been what ended
@@ -474,6 +481,16 @@ mod tests {
         watch.set_worker(Worker::Aside { is_overdue: true, is_late: true, rests: true });
         assert!(watch.ends_rest() && !watch.ends_rest());
         assert_eq!(watch.settle(&NOTHING), quiet(), "it is awake");
+    }
+
+    #[test]
+    fn a_worker_that_sleeps_on_the_device_is_called_for_who_may_stay_away() {
+        let mut watch = Watch::<u8, u8>::default();
+        watch.set_worker(Worker::Waiting { until: None });
+        assert!(!watch.ends_rest());
+        watch.lead_awake(None, NOW);
+        assert!(watch.settle(&NOTHING).device);
+        assert_eq!(watch.settle(&NOTHING), quiet(), "it is on its way");
     }
 
     #[test]

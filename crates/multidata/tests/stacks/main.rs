@@ -15,6 +15,8 @@ mod forwarding;
 mod inhibited;
 mod inspecting;
 mod interfaces;
+#[cfg(target_os = "linux")]
+mod late_loops;
 mod lone;
 mod loopback;
 mod lossy;
