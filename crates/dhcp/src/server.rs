@@ -18,7 +18,8 @@
 //! - Memory is that of the addresses, which are counted when the server is made.
 //!
 //! A link is what a message came by, where there are several: a machine's cable, a port of a switch. Who was there is gone
-//! with it, and does not keep its lease from others for an hour.
+//! with it, and does not keep its lease from others for an hour. What was leased there is given back, and found in use, from
+//! there alone.
 //!
 //! It takes itself for the only server of its network: it refuses what it cannot grant, instead of keeping silent about what
 //! another may have leased, and grants what it has no record of if nobody has it. So a station keeps its address when the
@@ -106,7 +107,7 @@ struct Place {
     address: Ipv4Addr,
     /// Whose it is, or was last.
     station: Option<HardwareAddress>,
-    /// Where its station was heard of last.
+    /// Where its station was when it was offered or granted.
     link: u64,
     /// It was granted, or is nobody's, and not only offered.
     is_bound: bool,
@@ -201,8 +202,8 @@ impl Server {
             MessageKind::Discover => self.on_discover(now, link, &message),
             MessageKind::Request => self.on_request(now, link, &message),
             MessageKind::Inform => self.on_inform(&message),
-            MessageKind::Release => self.on_release(now, &message),
-            MessageKind::Decline => self.on_decline(now, &message),
+            MessageKind::Release => self.on_release(now, link, &message),
+            MessageKind::Decline => self.on_decline(now, link, &message),
             MessageKind::Offer | MessageKind::Ack | MessageKind::Nak => self.unanswered(),
         }?;
         // RFC 2131, 4.1: "the server broadcasts any DHCPNAK messages", for its client's address may be of another network.
@@ -229,9 +230,9 @@ impl Server {
             self.counters.dhcp_exhausted += 1;
             return None;
         };
-        let place = self.give(now, index, (message.station, link));
+        let place = self.give(now, index, message.station);
         if place.is_free(now) || !place.is_bound {
-            (place.is_bound, place.until) = (false, now + OFFER);
+            (place.link, place.is_bound, place.until) = (link, false, now + OFFER);
         }
         let offered = place.address;
         self.counters.dhcp_offers += 1;
@@ -252,8 +253,8 @@ impl Server {
             return Some((MessageKind::Nak, Ipv4Addr::UNSPECIFIED));
         };
         let lease = Duration::from_secs(self.config.lease_s.into());
-        let place = self.give(now, index, (station, link));
-        (place.is_bound, place.until) = (true, now + lease);
+        let place = self.give(now, index, station);
+        (place.link, place.is_bound, place.until) = (link, true, now + lease);
         self.counters.dhcp_acks += 1;
         Some((MessageKind::Ack, wanted))
     }
@@ -268,17 +269,17 @@ impl Server {
     }
 
     /// RFC 2131, 4.3.4: the server "SHOULD retain a record".
-    fn on_release(&mut self, now: Instant, message: &ClientMessage) -> Option<Verdict> {
-        let address = Some(message.client_address);
-        let Some(place) = self.place_at(message.station, address) else { return self.unanswered() };
+    fn on_release(&mut self, now: Instant, link: u64, message: &ClientMessage) -> Option<Verdict> {
+        let released = self.own_place(link, message.station, Some(message.client_address));
+        let Some(place) = released else { return self.unanswered() };
         (place.is_bound, place.until) = (false, now);
         self.counters.dhcp_releases += 1;
         None
     }
 
     /// RFC 2131, 4.3.3: "MUST mark the network address as not available".
-    fn on_decline(&mut self, now: Instant, message: &ClientMessage) -> Option<Verdict> {
-        let declined = self.place_at(message.station, message.requested);
+    fn on_decline(&mut self, now: Instant, link: u64, message: &ClientMessage) -> Option<Verdict> {
+        let declined = self.own_place(link, message.station, message.requested);
         let Some(place) = declined else { return self.unanswered() };
         (place.station, place.is_bound, place.until) = (None, true, now + DECLINED);
         self.counters.dhcp_conflicts += 1;
@@ -295,13 +296,17 @@ impl Server {
         self.places.iter().position(|place| place.station == Some(station))
     }
 
-    fn place_at(
+    /// The place that a station has or had, if it is heard of where it had it, and says rightly which one it is: who sits
+    /// elsewhere does not speak for it.
+    fn own_place(
         &mut self,
+        link: u64,
         station: HardwareAddress,
         address: Option<Ipv4Addr>,
     ) -> Option<&mut Place> {
         let index = self.place_of(station)?;
-        Some(&mut self.places[index]).filter(|place| Some(place.address) == address)
+        let is_own = |place: &&mut Place| place.link == link && Some(place.address) == address;
+        Some(&mut self.places[index]).filter(is_own)
     }
 
     /// The place that was free first, where none is the one of the oldest offer.
@@ -312,12 +317,7 @@ impl Server {
     }
 
     /// Has a station have this place and no other.
-    fn give(
-        &mut self,
-        now: Instant,
-        index: usize,
-        (station, link): (HardwareAddress, u64),
-    ) -> &mut Place {
+    fn give(&mut self, now: Instant, index: usize, station: HardwareAddress) -> &mut Place {
         if let Some(former) = self.place_of(station).filter(|former| *former != index) {
             let place = &mut self.places[former];
             (place.station, place.is_bound, place.until) = (None, false, now);
@@ -326,7 +326,6 @@ impl Server {
         if place.station != Some(station) {
             (place.station, place.is_bound) = (Some(station), false);
         }
-        place.link = link;
         place
     }
 

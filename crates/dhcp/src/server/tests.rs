@@ -309,6 +309,23 @@ fn a_release_is_of_ones_own_lease_alone() {
     assert_eq!(bed.server.counters().dhcp_releases, 0);
 }
 
+/// Virtual machines that are told one hardware address are rare; one that takes another's is worse.
+#[test]
+fn who_sits_at_another_link_gives_back_and_spoils_nobodys_lease() {
+    let mut bed = Bed::new(1);
+    bed.link = 1;
+    bed.lease(station(1));
+    bed.link = 2;
+    assert_eq!(bed.discover(station(1)), Some(host(15)));
+    bed.release(station(1), host(15));
+    bed.decline(station(1), host(15));
+    bed.server.on_link_gone(bed.now, 2);
+    assert_eq!(bed.discover(station(2)), None);
+    bed.link = 1;
+    bed.release(station(1), host(15));
+    assert_eq!(bed.discover(station(2)), Some(host(15)));
+}
+
 /// RFC 2131, 4.3.5.
 #[test]
 fn who_has_an_address_from_elsewhere_is_told_the_rest() {
