@@ -11,8 +11,8 @@ const TURNS_MIN: u32 = 8;
 /// From one wait to the next. Whoever waits for longer can bear a wake-up between threads.
 const TURN_MAX: Duration = Duration::from_millis(1);
 
-/// From the end of a wait to the next one. Nobody waits for frames meanwhile, and to call somebody who does takes
-/// about half as long.
+/// From the end of a wait to the next one. Nobody waits for frames meanwhile, and to wake somebody who then does takes
+/// a third of that.
 const ABSENCE_MAX: Duration = Duration::from_micros(100);
 
 /// The thread that began to wait last, and since when it alone has.

@@ -294,6 +294,15 @@ fn machine(path: &PathBuf, number: u8, interface: InterfaceConfig) -> Stack {
     Stack::builder().interface(queue, interface).build().expect("a stack")
 }
 
+/// Both directions of a relayed connection carry.
+fn assert_carried(inner: &mut TcpStream, outer: &mut std::net::TcpStream) {
+    inner.write_all(b"question").expect("open");
+    outer.read_exact(&mut [0; 8]).expect("it comes");
+    outer.write_all(b"answer").expect("open");
+    inner.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    inner.read_exact(&mut [0; 6]).expect("it comes back");
+}
+
 /// One that asks for its address.
 fn asking(path: &PathBuf, number: u8) -> Stack {
     machine(path, number, InterfaceConfig::default().dhcp(ClientConfig::default()))
@@ -323,11 +332,7 @@ fn machines() {
             assert_eq!(status.ipv4_mtu_bytes, StreamConfig::default().mtu_bytes);
             let mut inner = TcpStream::connect(machine, at).expect("it listens");
             let (mut outer, _) = listener.accept().expect("it is relayed");
-            inner.write_all(b"question").expect("open");
-            outer.read_exact(&mut [0; 8]).expect("it comes");
-            outer.write_all(b"answer").expect("open");
-            inner.set_read_timeout(Some(PATIENCE)).expect("not zero");
-            inner.read_exact(&mut [0; 6]).expect("it comes back");
+            assert_carried(&mut inner, &mut outer);
             let nowhere = SocketAddr::new(OUTSIDE[0], 1);
             let refused = TcpStream::connect(machine, nowhere).expect_err("nobody listens there");
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
@@ -443,11 +448,7 @@ fn machines_v6() {
         let mut inner = TcpStream::connect(machine, to).expect("it listens");
         assert!(inner.local_addr().is_ok_and(|address| network.contains(address.ip())));
         let (mut outer, _) = listener.accept().expect("it is relayed");
-        inner.write_all(b"question").expect("open");
-        outer.read_exact(&mut [0; 8]).expect("it comes");
-        outer.write_all(b"answer").expect("open");
-        inner.set_read_timeout(Some(PATIENCE)).expect("not zero");
-        inner.read_exact(&mut [0; 6]).expect("it comes back");
+        assert_carried(&mut inner, &mut outer);
     }
     std::fs::remove_file(&path).expect("it is there");
 }

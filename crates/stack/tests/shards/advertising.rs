@@ -2,17 +2,17 @@
 
 use crate::harness::craft::{self, STRANGER};
 use crate::harness::{Net, station};
+use crate::routers::{KEY, listening};
 use core::net::{IpAddr, Ipv6Addr};
 use counters::DropReason;
 use device::TransmitMode;
 use ip::Cidr;
-use ip::router::{IdentifierKey, RouterConfig, stable_address};
-use stack::{AddressState, AddressingConfig, ClaimPolicy, SocketError};
+use ip::router::stable_address;
+use stack::{AddressState, AddressingConfig, SocketError};
 use time::{Duration, Instant};
 use wire::ndp::{NDP_HOP_LIMIT, NameServers, PrefixInformation, RouterAdvertisement};
 use wire::{EthernetRepr, HardwareAddress, Ipv6View, NdpEnvelope, NdpRepr};
 
-const KEY: IdentifierKey = IdentifierKey([9; 16]);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 const PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0);
@@ -54,12 +54,7 @@ fn advertise(net: &mut Net, message: RouterAdvertisement) -> Result<(), SocketEr
 
 fn listen(net: &mut Net) {
     let (now, id) = (net.now, net.hosts[0].interface);
-    let config = AddressingConfig {
-        ipv6: ClaimPolicy::Probe,
-        routers: Some(RouterConfig::new(KEY)),
-        ..AddressingConfig::default()
-    };
-    net.hosts[0].shard.start_addressing(now, id, config);
+    net.hosts[0].shard.start_addressing(now, id, listening());
 }
 
 /// What host 1 said to its neighbours since the wire was cleared: to which station, in what envelope, and what.

@@ -14,20 +14,24 @@ use time::Duration;
 use wire::ndp::{NameServers, PrefixInformation, RouterAdvertisement, RouterPreference};
 use wire::{EthernetRepr, HardwareAddress, Ipv6View, NdpEnvelope, NdpRepr};
 
-const KEY: IdentifierKey = IdentifierKey([9; 16]);
+pub(crate) const KEY: IdentifierKey = IdentifierKey([9; 16]);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0);
+
+/// Of a host that listens to routers.
+pub(crate) fn listening() -> AddressingConfig {
+    AddressingConfig {
+        ipv6: ClaimPolicy::Probe,
+        routers: Some(RouterConfig::new(KEY)),
+        ..AddressingConfig::default()
+    }
+}
 
 /// A net whose first host listens to routers.
 fn net() -> Net {
     let mut net = Net::new(TransmitMode::Multidata, true);
     let (now, id) = (net.now, net.hosts[0].interface);
-    let config = AddressingConfig {
-        ipv6: ClaimPolicy::Probe,
-        routers: Some(RouterConfig::new(KEY)),
-        ..AddressingConfig::default()
-    };
-    net.hosts[0].shard.start_addressing(now, id, config);
+    net.hosts[0].shard.start_addressing(now, id, listening());
     net.run(Duration::from_secs(5));
     net
 }
