@@ -19,6 +19,7 @@ use crate::ingress::{Incoming, Unclaimed};
 use crate::inspection::SocketKind;
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
@@ -208,7 +209,7 @@ impl Shard {
     ) -> Result<SocketId, SocketError> {
         let local = canonical(local);
         if !options.free_bind {
-            self.check_local(local)?;
+            self.network.check_local(local)?;
         }
         let local = self.with_port(Protocol::Tcp, local, options.bind)?;
         options.backlog = options.backlog.max(1);
@@ -359,7 +360,7 @@ impl Shard {
             return Err(DropReason::SocketsFull);
         }
         // The answer would be dropped: better at once, before it costs anything.
-        if !self.interfaces[incoming.origin.interface].outbox.has_room_for_answers() {
+        if !self.network.interfaces[incoming.origin.interface].outbox.has_room_for_answers() {
             return Err(DropReason::TransmitQueueFull);
         }
         let fast_open = listening.options.fast_open;
@@ -490,7 +491,7 @@ impl Shard {
             }
             Verdict::Acknowledge => {
                 let answer = kept.acknowledgment(now, parameters(self));
-                self.answer_segment(incoming, answer);
+                self.network.answer_segment(incoming, answer);
                 Err(DropReason::OutOfWindow)
             }
             Verdict::Reset(reply) => {
@@ -506,7 +507,7 @@ impl Shard {
                     return Err(DropReason::BadAck);
                 }
                 let reset = reply.header(flow.local.port(), flow.remote.port());
-                self.answer_segment(incoming, reset);
+                self.network.answer_segment(incoming, reset);
                 Err(DropReason::BadAck)
             }
             Verdict::Forget => {
@@ -593,7 +594,7 @@ impl Shard {
             if !waiting.ends_deferral() {
                 waiting.kept.on_timeout(now);
             }
-            let goes_on = self.may_answer(&flow, &waiting)
+            let goes_on = self.network.may_answer(&flow, &waiting)
                 && self.listener_config(waiting.listener).is_some()
                 && waiting.kept.timeouts() <= waiting.config.syn_ack_retries;
             if !goes_on {
@@ -614,19 +615,12 @@ impl Shard {
         }
     }
 
-    /// Whether the address that was asked is still ours. Whoever asked may ask again when it is back; until then
-    /// nobody may answer.
-    fn may_answer(&self, flow: &Flow, waiting: &Waiting) -> bool {
-        let interface = self.interfaces.get(waiting.interface);
-        interface.is_some_and(|interface| interface.may_send_from(flow.local.ip()))
-    }
-
     /// Resets all half-open connections (RFC 9293, 3.10.5). A peer whose last ACK was lost, or was not taken, believes
     /// its connection open; another has no answer yet and would ask for one for minutes.
     pub(crate) fn reset_half_open(&mut self, now: Instant) {
         while let Some((flow, waiting)) = self.half_open.remove_first() {
             self.leave_backlog(waiting.listener);
-            if self.may_answer(&flow, &waiting) {
+            if self.network.may_answer(&flow, &waiting) {
                 let (listener, kept, config) = waiting.parts();
                 let parameters = self.parameters(now, waiting.interface, &flow, config);
                 let reset = kept.reset(now, parameters);
@@ -655,7 +649,7 @@ impl Shard {
             return Err(DropReason::SocketsFull);
         }
         let flow = segment.flow;
-        let next_hop = self.way_back(incoming.origin.interface, flow.remote.ip())?;
+        let next_hop = self.network.way_back(incoming.origin.interface, flow.remote.ip())?;
         let parameters = self.parameters(now, incoming.origin.interface, &flow, config);
         let mut connection = kept.open(now, parameters);
         let taken = segment.as_tcp_segment(incoming);
@@ -720,7 +714,7 @@ impl Shard {
         SynCookies::mark(&kept, &mut syn_ack);
         self.counters.syn_cookies_sent += 1;
         // To the station it came from: spoofed sources on the link must not fill the neighbour cache.
-        self.answer_segment(incoming, syn_ack);
+        self.network.answer_segment(incoming, syn_ack);
     }
 
     fn send_syn_ack(
@@ -743,15 +737,15 @@ impl Shard {
         listener: SocketId,
         header: TcpHeader,
     ) -> bool {
-        let Ok(next_hop) = self.way_back(interface, flow.remote.ip()) else {
+        let Ok(next_hop) = self.network.way_back(interface, flow.remote.ip()) else {
             self.drops.add(DropReason::NoRoute);
             return false;
         };
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
         let marks = self.listener_marks(listener);
-        let sender = &self.interfaces[interface];
+        let sender = &self.network.interfaces[interface];
         let network = sender.header(local, remote, wire::protocol::TCP, marks);
-        self.send_answer(
+        self.network.send_answer(
             interface,
             Outgoing {
                 network,
@@ -760,5 +754,14 @@ impl Shard {
             },
         );
         true
+    }
+}
+
+impl NetworkLayer {
+    /// Whether the address that was asked is still ours. Whoever asked may ask again when it is back; until then
+    /// nobody may answer.
+    fn may_answer(&self, flow: &Flow, waiting: &Waiting) -> bool {
+        let interface = self.interfaces.get(waiting.interface);
+        interface.is_some_and(|interface| interface.may_send_from(flow.local.ip()))
     }
 }

@@ -44,36 +44,36 @@ impl Shard {
         remote: SocketAddr,
         config: Arc<tcp::Config>,
     ) -> Result<SocketId, SocketError> {
-        let (remote, by) = self.take_scope(remote)?;
-        let (local, of) = local.map(|local| self.take_scope(local)).transpose()?.unzip();
+        let (remote, by) = self.network.take_scope(remote)?;
+        let (local, of) = local.map(|local| self.network.take_scope(local)).transpose()?.unzip();
         let asked = agreed(by, of.flatten())?;
         let from = local.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |local| local.ip());
-        let remote = self.or_this_host(remote, from);
+        let remote = self.network.or_this_host(remote, from);
         // RFC 9293, 3.9.2.3, MUST-46: neither broadcast nor multicast is a peer.
-        let is_broadcast = self.interfaces.iter().any(|i| i.is_broadcast(remote.ip()));
+        let is_broadcast = self.network.interfaces.iter().any(|i| i.is_broadcast(remote.ip()));
         if remote.ip().is_multicast() || is_broadcast {
             return Err(BadArgument::PeerIsMany(remote.ip()).into());
         }
         has_port(remote)?;
-        let (usual, next_hop) = self.route_by(remote.ip(), asked)?;
+        let (usual, next_hop) = self.network.route_by(remote.ip(), asked)?;
         let address = match local.map(|local| local.ip()) {
             Some(address) if !address.is_unspecified() => address,
-            _ => self.interfaces[usual].source_for(remote.ip(), next_hop)?,
+            _ => self.network.interfaces[usual].source_for(remote.ip(), next_hop)?,
         };
         of_one_family(address, remote.ip())?;
         let end = SocketAddr::new(address, 0);
-        self.check_local(of.flatten().map_or(end, |id| scoped(end, id)))?;
+        self.network.check_local(of.flatten().map_or(end, |id| scoped(end, id)))?;
         let (interface, next_hop) = match local {
-            Some(_) => self.route_from(address, remote.ip(), asked)?,
+            Some(_) => self.network.route_from(address, remote.ip(), asked)?,
             None => (usual, next_hop),
         };
-        if address.is_loopback() && !self.interfaces[interface].is_loopback {
+        if address.is_loopback() && !self.network.interfaces[interface].is_loopback {
             return Err(BadArgument::LoopbackLeaves { remote: remote.ip() }.into());
         }
         let port = match local.map(|local| local.port()) {
             Some(port) if port != 0 => port,
             _ => {
-                let stays = self.interfaces[interface].is_loopback;
+                let stays = self.network.interfaces[interface].is_loopback;
                 self.pick_port_to(now, address, remote, &config, stays)?
             }
         };
@@ -110,13 +110,13 @@ impl Shard {
         config: &tcp::Config,
         stays: bool,
     ) -> Result<u16, SocketError> {
-        let Self { sockets, time_wait, half_open, sharing, .. } = self;
+        let Self { network, sockets, time_wait, half_open, .. } = self;
         let timestamps = config.timestamps;
         let purpose = Purpose::Connect { from: address, to: remote, timestamps, stays };
         sockets.pick_port(purpose, |sockets, port| {
             let local = SocketAddr::new(address, port);
             let flow = Flow { local, remote };
-            let may_be_taken = (stays || sharing.may_open(&flow))
+            let may_be_taken = (stays || network.sharing.may_open(&flow))
                 && sockets.by_flow(&flow).is_none()
                 && sockets.ports.is_free(Protocol::Tcp, local, BindOptions::default());
             match may_be_taken {

@@ -8,6 +8,7 @@ use crate::error::{SocketError, connection_error};
 use crate::ingress::{Incoming, Origin};
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::reports::ErrorReport;
 use crate::shard::Shard;
@@ -34,7 +35,7 @@ impl Shard {
         let message = ip::parse_icmp(incoming.info, bytes)?;
         // To an address that is only accepted: errors about what left from there, and what a relay answers. An
         // echo reply of the stack's own would say that a host is there which nobody has asked.
-        if self.is_foreign(incoming) {
+        if self.network.is_foreign(incoming) {
             match message {
                 IcmpIncoming::Error(_) => {}
                 IcmpIncoming::EchoRequest(_) => return self.forward_echo(incoming),
@@ -57,13 +58,14 @@ impl Shard {
         match message {
             IcmpIncoming::EchoRequest(request) => {
                 let info = incoming.info;
-                if !ip::may_answer_echo(info, self.arrival(&incoming.origin, incoming.info)) {
+                if !ip::may_answer_echo(info, self.network.arrival(&incoming.origin, incoming.info))
+                {
                     return Err(DropReason::BadSource);
                 }
                 let data = incoming.payload(request.data.start).ok_or(DropReason::MalformedIcmp)?;
-                let (data, request) = (self.compact(&data)?, request.clone());
+                let (data, request) = (self.network.compact(&data)?, request.clone());
                 self.counters.echo_replies += 1;
-                self.answer(
+                self.network.answer(
                     &incoming.origin,
                     incoming.info,
                     Message::EchoReply { to: info.source, request, data },
@@ -74,7 +76,7 @@ impl Shard {
             // RFC 6980, 5: neighbour discovery never comes with a fragment header.
             IcmpIncoming::Ndp if incoming.info.fragmented => Err(DropReason::MalformedNeighbour),
             IcmpIncoming::Ndp => self.on_ndp(now, incoming),
-            IcmpIncoming::Mld => self.on_group_message(now, incoming),
+            IcmpIncoming::Mld => self.network.on_group_message(now, incoming),
             // Only raw sockets ask for echoes, and unknown messages are discarded (RFC 1122, 3.2.2).
             IcmpIncoming::EchoReply(_) | IcmpIncoming::Other { .. } => {
                 Err(DropReason::UnrelatedIcmp)
@@ -110,7 +112,7 @@ impl Shard {
                 if let IcmpErrorKind::PacketTooBig { mtu_bytes } = error.kind
                     && is_known
                 {
-                    self.on_udp_too_big(now, quoted.remote.ip(), mtu_bytes);
+                    self.network.on_udp_too_big(now, quoted.remote.ip(), mtu_bytes);
                 }
                 is_known
             }
@@ -140,6 +142,26 @@ impl Shard {
         is_plausible
     }
 
+    /// Answers a segment for which there is no connection (RFC 9293, 3.10.7.1), within the limit that
+    /// keeps a flood from being doubled.
+    pub(crate) fn send_reset(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        header: &TcpHeader,
+        payload_len: u32,
+    ) {
+        let Some(reply) = tcp::reset_reply(header, payload_len) else { return };
+        if !self.reset_limit.allow(now) {
+            return self.drops.add(DropReason::ResetRateLimited);
+        }
+        self.counters.resets_without_connection += 1;
+        let reset = reply.header(header.destination_port, header.source_port);
+        self.network.answer_segment(incoming, reset);
+    }
+}
+
+impl NetworkLayer {
     /// A packet of a protocol nobody here speaks (RFC 1122, 3.2.2.1; RFC 4443, 3.4).
     pub(crate) fn on_unknown_protocol(
         &mut self,
@@ -166,7 +188,7 @@ impl Shard {
         self.send_error_about(now, &incoming.origin, incoming.info, packet, kind);
     }
 
-    /// As [`Shard::send_error`], about a packet of which `info` is known and little else.
+    /// As [`NetworkLayer::send_error`], about a packet of which `info` is known and little else.
     pub(crate) fn send_error_about(
         &mut self,
         now: Instant,
@@ -187,24 +209,6 @@ impl Shard {
             Ok(offending) => self.answer(origin, info, Message::IcmpError { kind, offending }),
             Err(reason) => self.drops.add(reason),
         }
-    }
-
-    /// Answers a segment for which there is no connection (RFC 9293, 3.10.7.1), within the limit that
-    /// keeps a flood from being doubled.
-    pub(crate) fn send_reset(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        header: &TcpHeader,
-        payload_len: u32,
-    ) {
-        let Some(reply) = tcp::reset_reply(header, payload_len) else { return };
-        if !self.reset_limit.allow(now) {
-            return self.drops.add(DropReason::ResetRateLimited);
-        }
-        self.counters.resets_without_connection += 1;
-        let reset = reply.header(header.destination_port, header.source_port);
-        self.answer_segment(incoming, reset);
     }
 
     /// Sends a bare TCP header back to where a segment came from.

@@ -25,6 +25,7 @@
 
 use crate::interface::{Destination, Interface};
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::offered::Fit;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
@@ -89,7 +90,7 @@ impl Shard {
         out.clear();
         self.planned.clear();
         self.copies.clear();
-        let Some(interface) = self.interfaces.get_mut(id) else { return };
+        let Some(interface) = self.network.interfaces.get_mut(id) else { return };
         if interface.is_removed {
             return;
         }
@@ -99,12 +100,12 @@ impl Shard {
         }
         out.set_limits(interface.limits(room));
         out.set_block_bytes_max(interface.capabilities.block_bytes_max);
-        let may_ask = self.may_ask(id);
+        let may_ask = self.network.may_ask(id);
         self.poll_neighbours(now, id, may_ask);
         self.emit_outbox(now, id, out);
-        let mut turns = self.interfaces[id].ready.len();
+        let mut turns = self.network.interfaces[id].ready.len();
         while turns > 0 && out.room_packets() > 0 && out.room_bytes() > 0 {
-            let Some(index) = self.interfaces[id].ready.next() else { break };
+            let Some(index) = self.network.interfaces[id].ready.next() else { break };
             self.emit_connection(now, id, index, out);
             // Whoever lost what it had may have more, as a second reset, and no timer. Nothing in the batch
             // would say that there is nothing to send.
@@ -118,12 +119,12 @@ impl Shard {
             // What waited for a neighbour has left the outbox, too.
             self.wake_blocked(id);
         } else {
-            if let Some(refusal) = self.interfaces[id].agreement.refusal {
+            if let Some(refusal) = self.network.interfaces[id].agreement.refusal {
                 self.refusals.add(refusal);
             }
             self.counters.transmit_batches += 1;
             self.counters.transmit_packets += out.len() as u64;
-            self.note_copied(id, out.copied_bytes());
+            self.network.note_copied(id, out.copied_bytes());
         }
     }
 
@@ -131,7 +132,7 @@ impl Shard {
     /// sent, all others never were and are built afresh when their turn comes.
     pub fn on_transmitted(&mut self, now: Instant, id: InterfaceId, transmitted: &Transmitted) {
         let of = self.planned.iter().map(|planned| planned.built).sum();
-        self.note_transmitted(id, of, transmitted);
+        self.network.note_transmitted(id, of, transmitted);
         let mut taken = transmitted.taken;
         if transmitted.stopped == Some(Stop::Refused) {
             // The device will never take this one: as if it had been lost on the wire.
@@ -145,7 +146,7 @@ impl Shard {
             taken -= count;
             self.counters.transmit_not_taken += (built - count) as u64;
             if owner == OUTBOX_OWNER {
-                self.interfaces[id].offered.on_taken(count);
+                self.network.interfaces[id].offered.on_taken(count);
                 continue;
             }
             if let Some(socket) = self.sockets.tcp(owner) {
@@ -165,7 +166,7 @@ impl Shard {
             self.settle(now, owner);
         }
         self.planned = planned;
-        let interface = &mut self.interfaces[id];
+        let interface = &mut self.network.interfaces[id];
         if interface.offered.len() > 0 {
             interface.outbox.put_back(interface.offered.drain());
         }
@@ -175,7 +176,7 @@ impl Shard {
 
     #[inline]
     fn emit_outbox(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
-        if !self.interfaces[id].outbox.is_empty() {
+        if !self.network.interfaces[id].outbox.is_empty() {
             self.emit_waiting(now, id, out);
         }
     }
@@ -184,7 +185,7 @@ impl Shard {
     #[inline(never)]
     fn emit_waiting(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
         let first = out.len();
-        let share_max = match self.interfaces[id].ready.len() {
+        let share_max = match self.network.interfaces[id].ready.len() {
             0 => usize::MAX,
             _ => OUTBOX_SHARE_MAX,
         };
@@ -192,7 +193,8 @@ impl Shard {
         loop {
             self.build_waiting(now, id, out, share_max, &mut unscreened);
             // Where the filter dropped something there is room again, and what lay behind it comes afresh.
-            if unscreened.is_empty() || !self.screen_waiting(now, id, out, &mut unscreened) {
+            if unscreened.is_empty() || !self.network.screen_waiting(now, id, out, &mut unscreened)
+            {
                 break;
             }
         }
@@ -212,22 +214,22 @@ impl Shard {
         share_max: usize,
         unscreened: &mut Unscreened,
     ) {
-        while self.interfaces[id].offered.len() + unscreened.len() < share_max
+        while self.network.interfaces[id].offered.len() + unscreened.len() < share_max
             && out.room_packets() > 0
         {
-            let interface = &mut self.interfaces[id];
+            let interface = &mut self.network.interfaces[id];
             let Some(packet) = interface.outbox.pop() else { break };
             // RFC 1122, 3.2.1.3: what waited, here or for its neighbour, while its address was taken away.
             if !may_leave(interface, &packet) {
                 self.drops.add(DropReason::SourceRemoved);
                 continue;
             }
-            let refusal = self.small_refusal(id, &packet);
-            let interface = &mut self.interfaces[id];
+            let refusal = self.network.small_refusal(id, &packet);
+            let interface = &mut self.network.interfaces[id];
             if refusal.is_some() && !out.is_empty() {
                 interface.outbox.put_back(core::iter::once(packet));
                 // Nothing may be left of the batch, and then this is its first.
-                if unscreened.is_empty() || !self.screen_waiting(now, id, out, unscreened) {
+                if unscreened.is_empty() || !self.network.screen_waiting(now, id, out, unscreened) {
                     close(out);
                     break;
                 }
@@ -241,11 +243,11 @@ impl Shard {
                 }
                 Destination::Unreachable => self.on_unreachable(id, &packet),
                 destination => {
-                    if !self.build_small(now, (id, destination), packet, out, unscreened) {
+                    if !self.network.build_small(now, (id, destination), packet, out, unscreened) {
                         break;
                     }
                     let Some(refusal) = refusal else { continue };
-                    self.screen_waiting(now, id, out, unscreened);
+                    self.network.screen_waiting(now, id, out, unscreened);
                     if !out.is_empty() {
                         self.refusals.add(refusal);
                         close(out);
@@ -255,63 +257,12 @@ impl Shard {
         }
     }
 
-    /// Builds a message of the outbox, or puts it back: where there is no room, which it says, or where the
-    /// filter must look first at what was built before.
-    fn build_small(
-        &mut self,
-        now: Instant,
-        (id, destination): (InterfaceId, Destination),
-        mut packet: Outgoing,
-        out: &mut Multidata,
-        unscreened: &mut Unscreened,
-    ) -> bool {
-        let interface = &self.interfaces[id];
-        let mtu_bytes = packet.mtu_bytes(interface, &self.routes, &self.path_mtus);
-        let link_mtu_bytes = interface.mtu_bytes(packet.network.is_ipv4());
-        match packet.fit(link_mtu_bytes, mtu_bytes, &mut self.identifications) {
-            Fit::Whole => {}
-            Fit::Split => self.counters.datagrams_fragmented += 1,
-            Fit::TooLong => {
-                self.drops.add(DropReason::TooLong);
-                return true;
-            }
-        }
-        let flow = self.screened_with(id, &packet);
-        let interface = &mut self.interfaces[id];
-        if !unscreened.takes(flow.as_ref()) {
-            // What comes afresh, if anything does, comes before it.
-            interface.outbox.put_back(core::iter::once(packet));
-            self.screen_waiting(now, id, out, unscreened);
-            return true;
-        }
-        let count = packet.push(out, mtu_bytes);
-        if count == 0 {
-            interface.outbox.put_back(core::iter::once(packet));
-            return false;
-        }
-        let range = out.len() - count..out.len();
-        match packet.is_stamped() {
-            true => stamp_link(interface, out, range, &packet.network, destination),
-            false => stamp(interface, out, range, &packet.network, destination),
-        }
-        self.counters.transmit_runs += 1;
-        if packet.is_cut_short(mtu_bytes, count) {
-            // There was no room for its blocks. What waits behind it is not to overtake its end.
-            close(out);
-        }
-        match self.filter {
-            None => interface.offered.push(packet, count, mtu_bytes),
-            Some(_) => unscreened.push(Built { packet, count, mtu_bytes }, flow),
-        }
-        true
-    }
-
     /// A writer waits for room. As on Linux a cork does not keep what makes some, or both would wait for ever.
     pub(crate) fn ease_cork(&mut self, id: SocketId) {
         let Ok(index) = self.sockets.index(id) else { return };
         if let Some(socket) = self.sockets.tcp(index)
             && socket.connection.ease_cork()
-            && let Some(interface) = self.interfaces.get_mut(socket.path.interface)
+            && let Some(interface) = self.network.interfaces.get_mut(socket.path.interface)
         {
             // Whether anything goes is found out in its turn.
             interface.ready.add(index, &mut socket.queued);
@@ -326,7 +277,7 @@ impl Shard {
             return;
         }
         self.refresh_path(now, index);
-        let interface = &mut self.interfaces[id];
+        let interface = &mut self.network.interfaces[id];
         let Some(socket) = self.sockets.tcp(index) else { return };
         if socket.path.interface != id {
             // Its route leads elsewhere now.
@@ -371,7 +322,7 @@ impl Shard {
         stamp(interface, out, first..first + built, network, destination);
         self.counters.transmit_runs += 1;
         let mut planned = Planned { owner: index, built, dropped: 0, payload_bytes };
-        if self.filter.is_some() && !self.admit(now, id, out, first, &mut planned) {
+        if self.network.filter.is_some() && !self.admit(now, id, out, first, &mut planned) {
             return;
         }
         if refusal.is_some() {
@@ -438,14 +389,14 @@ impl Shard {
     ) -> bool {
         let index = planned.owner;
         let payload_before = out.payload_bytes() - planned.payload_bytes;
-        let screened = self.screen(now, id, out, first..first + planned.built);
-        let reason = self.filtered_for(0);
+        let screened = self.network.screen(now, id, out, first..first + planned.built);
+        let reason = self.network.filtered_for(0);
         let Some(socket) = self.sockets.tcp(index) else { return false };
         if screened.wants_single {
             // Until the path is asked about again.
             socket.path.refusal = Some(MultidataRefusal::QosMarking);
             self.counters.multidata_flows_stopped += 1;
-            let interface = &mut self.interfaces[id];
+            let interface = &mut self.network.interfaces[id];
             interface.ready.add_first(index, &mut socket.queued);
             return false;
         }
@@ -462,6 +413,59 @@ impl Shard {
             self.settle(now, index);
         }
         screened.passed > 0
+    }
+}
+
+impl NetworkLayer {
+    /// Builds a message of the outbox, or puts it back: where there is no room, which it says, or where the
+    /// filter must look first at what was built before.
+    fn build_small(
+        &mut self,
+        now: Instant,
+        (id, destination): (InterfaceId, Destination),
+        mut packet: Outgoing,
+        out: &mut Multidata,
+        unscreened: &mut Unscreened,
+    ) -> bool {
+        let interface = &self.interfaces[id];
+        let mtu_bytes = packet.mtu_bytes(interface, &self.routes, &self.path_mtus);
+        let link_mtu_bytes = interface.mtu_bytes(packet.network.is_ipv4());
+        match packet.fit(link_mtu_bytes, mtu_bytes, &mut self.identifications) {
+            Fit::Whole => {}
+            Fit::Split => self.counters.datagrams_fragmented += 1,
+            Fit::TooLong => {
+                self.drops.add(DropReason::TooLong);
+                return true;
+            }
+        }
+        let flow = self.screened_with(id, &packet);
+        let interface = &mut self.interfaces[id];
+        if !unscreened.takes(flow.as_ref()) {
+            // What comes afresh, if anything does, comes before it.
+            interface.outbox.put_back(core::iter::once(packet));
+            self.screen_waiting(now, id, out, unscreened);
+            return true;
+        }
+        let count = packet.push(out, mtu_bytes);
+        if count == 0 {
+            interface.outbox.put_back(core::iter::once(packet));
+            return false;
+        }
+        let range = out.len() - count..out.len();
+        match packet.is_stamped() {
+            true => stamp_link(interface, out, range, &packet.network, destination),
+            false => stamp(interface, out, range, &packet.network, destination),
+        }
+        self.counters.transmit_runs += 1;
+        if packet.is_cut_short(mtu_bytes, count) {
+            // There was no room for its blocks. What waits behind it is not to overtake its end.
+            close(out);
+        }
+        match self.filter {
+            None => interface.offered.push(packet, count, mtu_bytes),
+            Some(_) => unscreened.push(Built { packet, count, mtu_bytes }, flow),
+        }
+        true
     }
 
     /// Has the filter look at a message of the outbox, the last `built` packets of the batch. Says
@@ -614,6 +618,6 @@ mod tests {
             let option = TcpOption::NoDelay(round % 2 == 0);
             shard.tcp_set_option(now, socket, option).expect("open");
         }
-        assert_eq!(shard.interfaces[id].waiting.len(), 1);
+        assert_eq!(shard.network.interfaces[id].waiting.len(), 1);
     }
 }

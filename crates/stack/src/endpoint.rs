@@ -18,7 +18,7 @@
 
 use crate::error::{BadArgument, SocketError};
 use crate::interfaces::InterfaceId;
-use crate::shard::Shard;
+use crate::network::NetworkLayer;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// An address and port as the sockets of a shard have them: an IPv4-mapped IPv6 address is the IPv4 address, only
@@ -69,7 +69,7 @@ pub(crate) fn is_of_a_link(address: IpAddr) -> bool {
     }
 }
 
-impl Shard {
+impl NetworkLayer {
     /// Where what is for `remote` goes from `local`. Nobody stands for the own address that it comes from, over IPv4,
     /// or else for a loopback address, which is of IPv4 where `local` is.
     pub(crate) fn or_this_host(&self, remote: SocketAddr, local: IpAddr) -> SocketAddr {

@@ -235,7 +235,7 @@ impl Shard {
     ) -> bool {
         let asked = local.map(|local| canonical(local).ip()).filter(|it| !it.is_unspecified());
         let from = asked.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-        let remote = self.or_this_host(canonical(remote), from);
+        let remote = self.network.or_this_host(canonical(remote), from);
         let Ok(local) = asked.map_or_else(|| self.source_for(remote), Ok) else { return false };
         let pair = (local, remote.ip());
         let option = self.fast_open.option_for(now, pair, without_cookie);
@@ -298,7 +298,7 @@ impl Shard {
         let pair = socket.path.network.addresses();
         if outcome.cookie.is_some() || outcome.failed {
             // The next connection to this peer may be another shard's.
-            self.tell_of_fast_open(pair, outcome);
+            self.network.tell_of_fast_open(pair, outcome);
         }
         self.learn_fast_open(now, pair, outcome);
     }
@@ -341,7 +341,7 @@ impl Shard {
         let config = self.listener_config(parent).ok_or(DropReason::NoConnection)?;
         let Unclaimed { flow, header, isn_min, .. } = segment;
         let interface = incoming.origin.interface;
-        let next_hop = self.way_back(interface, flow.remote.ip())?;
+        let next_hop = self.network.way_back(interface, flow.remote.ip())?;
         let mut parameters = self.parameters(now, interface, flow, config);
         if let Some(isn_min) = isn_min {
             parameters.isn = parameters.isn.later_of(*isn_min);

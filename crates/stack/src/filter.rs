@@ -19,6 +19,7 @@
 //! is asked again about the next: what it was there to keep out must not pass because it failed.
 
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use batch::{Block, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
 use bytes::Bytes;
@@ -214,13 +215,15 @@ impl Shard {
         &mut self,
         filter: Option<Box<dyn PacketFilter>>,
     ) -> Option<Box<dyn PacketFilter>> {
-        self.counters.filter_panics = self.filter_panics();
+        self.network.counters.filter_panics = self.network.filter_panics();
         let new = filter.map(GuardedFilter::new);
-        let old = core::mem::replace(&mut self.filter, new);
-        self.path_mtus.invalidate();
+        let old = core::mem::replace(&mut self.network.filter, new);
+        self.network.path_mtus.invalidate();
         old.map(|old| old.filter)
     }
+}
 
+impl NetworkLayer {
     /// Calls of filters that ended in a panic.
     pub(crate) fn filter_panics(&self) -> u64 {
         let panics = self.filter.as_ref().map_or(0, |it| it.panics.load(Ordering::Relaxed));
@@ -259,7 +262,7 @@ impl Shard {
         Screened { passed, dropped, wants_single: false }
     }
 
-    /// Has the filter decide on received frames; afterwards [`Shard::is_admitted`] knows.
+    /// Has the filter decide on received frames; afterwards [`NetworkLayer::is_admitted`] knows.
     pub(crate) fn screen_received(&mut self, now: Instant, id: InterfaceId, batch: &ReceiveBatch) {
         let Some(filter) = &mut self.filter else { return };
         if filter.receives_batches() {

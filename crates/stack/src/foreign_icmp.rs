@@ -12,6 +12,7 @@ use crate::error::{BadArgument, SocketError};
 use crate::forwarding::{PendingId, longest};
 use crate::ingress::{Incoming, Origin};
 use crate::multicast::MulticastOptions;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use crate::sockets::SocketId;
 use crate::udp_socket::Way;
@@ -55,11 +56,12 @@ impl Shard {
         kind: IcmpErrorKind,
     ) -> Result<(), SocketError> {
         let prefix = self.udp_prefix(id)?;
-        let ((sender, by), (to, _)) = (self.take_scope(sender)?, self.take_scope(to)?);
+        let ((sender, by), (to, _)) =
+            (self.network.take_scope(sender)?, self.network.take_scope(to)?);
         must_be_of(prefix, to.ip())?;
         of_one_family(to.ip(), sender.ip())?;
         let Way { interface_id: interface, .. } =
-            self.way(to.ip(), sender.ip(), by, MulticastOptions::default())?;
+            self.network.way(to.ip(), sender.ip(), by, MulticastOptions::default())?;
         let (source_port, destination_port) = (sender.port(), to.port());
         let udp = UdpRepr { source_port, destination_port, payload_len: payload.len() };
         let mut header = [0; UdpRepr::LEN];
@@ -71,7 +73,7 @@ impl Shard {
             header: &header,
             payload,
         };
-        self.send_error_about_lost(now, &origin, &lost, kind)
+        self.network.send_error_about_lost(now, &origin, &lost, kind)
     }
 
     /// As [`Shard::tcp_refuse_pending`], but with an ICMP error about the SYN, from where that was sent to. Where the
@@ -83,11 +85,49 @@ impl Shard {
         let header = &header[..header_len];
         let ends = (id.peer().ip(), id.destination().ip());
         let lost = Lost { ends, protocol: protocol::TCP, header, payload: &[] };
-        if self.send_error_about_lost(now, &origin, &lost, kind).is_err() {
+        if self.network.send_error_about_lost(now, &origin, &lost, kind).is_err() {
             self.drops.add(DropReason::NoMemory);
         }
     }
 
+    /// A raw socket for the echo requests to any accepted address of `prefix` that is not ours, which it answers by
+    /// [`Shard::raw_send_forwarded`] or does not; several of them stand to each other as
+    /// [`Shard::tcp_forward`] says.
+    ///
+    /// # Errors
+    /// As [`Shard::tcp_forward`]; of several shards this is not the first ([`BadArgument::NotFirstShard`]).
+    pub fn echo_forward(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
+        if !self.network.sharing.is_first() {
+            return Err(BadArgument::NotFirstShard.into());
+        }
+        let prefix = prefix.network();
+        self.network.check_prefix(prefix, &self.forwarding.echo_forwarders)?;
+        let id = self.insert_echo_forwarder(prefix)?;
+        self.forwarding.echo_forwarders.push((prefix, id.index() as u32));
+        Ok(id)
+    }
+
+    /// Gives an echo request to an address that is only accepted to who answers for it.
+    pub(crate) fn forward_echo(&mut self, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        let destination = incoming.info.destination;
+        let index = longest(&self.forwarding.echo_forwarders, destination)
+            .ok_or(DropReason::NotOurAddress)?;
+        if !ip::may_answer_echo(
+            incoming.info,
+            self.network.arrival(&incoming.origin, incoming.info),
+        ) {
+            return Err(DropReason::BadSource);
+        }
+        self.push_raw(index, incoming, None)
+    }
+
+    /// The application has let go of an echo forwarder.
+    pub(crate) fn close_echo_forwarder(&mut self, index: u32) {
+        self.forwarding.echo_forwarders.retain(|(_, its)| *its != index);
+    }
+}
+
+impl NetworkLayer {
     fn send_error_about_lost(
         &mut self,
         now: Instant,
@@ -114,39 +154,6 @@ impl Shard {
         header_out.copy_from_slice(header);
         payload_out.copy_from_slice(quoted);
         Ok(Chunk::new(block.freeze(), 0..len))
-    }
-
-    /// A raw socket for the echo requests to any accepted address of `prefix` that is not ours, which it answers by
-    /// [`Shard::raw_send_forwarded`] or does not; several of them stand to each other as
-    /// [`Shard::tcp_forward`] says.
-    ///
-    /// # Errors
-    /// As [`Shard::tcp_forward`]; of several shards this is not the first ([`BadArgument::NotFirstShard`]).
-    pub fn echo_forward(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
-        if !self.sharing.is_first() {
-            return Err(BadArgument::NotFirstShard.into());
-        }
-        let prefix = prefix.network();
-        self.check_prefix(prefix, &self.forwarding.echo_forwarders)?;
-        let id = self.insert_echo_forwarder(prefix)?;
-        self.forwarding.echo_forwarders.push((prefix, id.index() as u32));
-        Ok(id)
-    }
-
-    /// Gives an echo request to an address that is only accepted to who answers for it.
-    pub(crate) fn forward_echo(&mut self, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        let destination = incoming.info.destination;
-        let index = longest(&self.forwarding.echo_forwarders, destination)
-            .ok_or(DropReason::NotOurAddress)?;
-        if !ip::may_answer_echo(incoming.info, self.arrival(&incoming.origin, incoming.info)) {
-            return Err(DropReason::BadSource);
-        }
-        self.push_raw(index, incoming, None)
-    }
-
-    /// The application has let go of an echo forwarder.
-    pub(crate) fn close_echo_forwarder(&mut self, index: u32) {
-        self.forwarding.echo_forwarders.retain(|(_, its)| *its != index);
     }
 }
 

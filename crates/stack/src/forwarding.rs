@@ -33,6 +33,7 @@ use crate::ingress::{Incoming, Origin, Unclaimed, check_addresses, is_syn_only};
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::{Flow, Keys, Socket, SocketId};
@@ -217,40 +218,12 @@ impl Shard {
     /// [`SocketError::NoSuchInterface`]; [`SocketError::InvalidArgument`] where there are more than
     /// [`ACCEPTED_PREFIXES_MAX`] prefixes.
     pub fn set_accepted(&mut self, id: InterfaceId, prefixes: &[Cidr]) -> Result<(), SocketError> {
-        let interface = self.interfaces.with_device(id)?;
+        let interface = self.network.interfaces.with_device(id)?;
         if prefixes.len() > ACCEPTED_PREFIXES_MAX {
             return Err(BadArgument::TooManyPrefixes(prefixes.len()).into());
         }
         interface.accepted = prefixes.to_vec();
-        self.checked_addresses = None;
-        Ok(())
-    }
-
-    /// Whether a socket may have `address`: it is ours, or an interface accepts it.
-    pub(crate) fn accepts(&self, address: IpAddr) -> bool {
-        self.is_own_address(address) || self.interfaces.iter().any(|it| it.accepts(address))
-    }
-
-    /// Whether a packet came to an address that is accepted and not ours.
-    pub(crate) fn is_foreign(&self, incoming: &Incoming<'_>) -> bool {
-        let interface = &self.interfaces[incoming.origin.interface];
-        interface.is_foreign(incoming.info.destination)
-    }
-
-    /// [`check_addresses`] for the interface that a packet came in by. That it accepts the addresses of others
-    /// does not open those of our other interfaces to its network (the strong model of RFC 1122, 3.3.4.2).
-    #[inline]
-    pub(crate) fn check_addresses(
-        &self,
-        origin: &Origin,
-        info: &PacketInfo,
-        transport: &[u8],
-    ) -> Result<(), DropReason> {
-        let interface = &self.interfaces[origin.interface];
-        check_addresses(interface, origin, info, transport)?;
-        if interface.is_foreign(info.destination) && self.is_own_address(info.destination) {
-            return Err(DropReason::NotOurAddress);
-        }
+        self.network.checked_addresses = None;
         Ok(())
     }
 
@@ -269,7 +242,7 @@ impl Shard {
         in_flight_max: usize,
     ) -> Result<SocketId, SocketError> {
         let prefix = prefix.network();
-        self.check_prefix(prefix, &self.forwarding.forwarders)?;
+        self.network.check_prefix(prefix, &self.forwarding.forwarders)?;
         let forwarder = Forwarder {
             prefix,
             in_flight_max: in_flight_max.clamp(1, IN_FLIGHT_MAX),
@@ -291,7 +264,7 @@ impl Shard {
     /// As [`Shard::tcp_forward`].
     pub fn udp_forward(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
         let prefix = prefix.network();
-        self.check_prefix(prefix, &self.forwarding.datagram_forwarders)?;
+        self.network.check_prefix(prefix, &self.forwarding.datagram_forwarders)?;
         // Port zero is nobody's: nothing is found by it.
         let received = udp::Socket::fair(FORWARDED_DATAGRAMS);
         let mut socket = UdpSocket::new(SocketAddr::new(prefix.address(), 0), received);
@@ -304,7 +277,7 @@ impl Shard {
     /// The socket that has what is to this address and to no port of another socket.
     pub(crate) fn datagram_forwarder_of(&self, incoming: &Incoming<'_>) -> Option<u32> {
         let forwarders = &self.forwarding.datagram_forwarders;
-        let interface = &self.interfaces[incoming.origin.interface];
+        let interface = &self.network.interfaces[incoming.origin.interface];
         let destination = incoming.info.destination;
         if forwarders.is_empty() || interface.is_loopback || !interface.accepts(destination) {
             // To one host alone, and not from this one.
@@ -315,38 +288,13 @@ impl Shard {
 
     /// The socket that a datagram from this address and no socket's port was sent by.
     pub(crate) fn datagram_forwarder_at(&self, source: IpAddr) -> Option<u32> {
-        longest(&self.forwarding.datagram_forwarders, source).filter(|_| self.accepts(source))
+        longest(&self.forwarding.datagram_forwarders, source)
+            .filter(|_| self.network.accepts(source))
     }
 
     /// The application has let go of a datagram forwarder.
     pub(crate) fn close_datagram_forwarder(&mut self, index: u32) {
         self.forwarding.datagram_forwarders.retain(|(_, its)| *its != index);
-    }
-
-    /// Whether another forwarder may have `prefix` beside `others`.
-    pub(crate) fn check_prefix(
-        &self,
-        prefix: Cidr,
-        others: &[(Cidr, u32)],
-    ) -> Result<(), SocketError> {
-        let meets = |other: &Cidr| {
-            other.contains(prefix.address()) || prefix.contains(other.network().address())
-        };
-        let has = |interface: &Interface| {
-            !interface.is_loopback
-                && (interface.accepted.iter().any(meets)
-                    || interface.addresses.iter().any(|own| prefix.contains(own.address())))
-        };
-        if !self.interfaces.iter().any(has) {
-            return Err(SocketError::AddressNotAvailable);
-        }
-        if others.iter().any(|(other, _)| *other == prefix) {
-            return Err(SocketError::AddressInUse);
-        }
-        if others.len() >= ACCEPTED_PREFIXES_MAX {
-            return Err(SocketError::TooManySockets);
-        }
-        Ok(())
     }
 
     /// Takes the pending connection that has waited longest.
@@ -432,7 +380,7 @@ impl Shard {
         let Forwarding { forwarders, pending, .. } = &mut self.forwarding;
         let origin = &incoming.origin;
         if (forwarders.is_empty() && pending.len() == 0)
-            || self.interfaces[origin.interface].is_loopback
+            || self.network.interfaces[origin.interface].is_loopback
         {
             // What this host sends to itself asks for nobody else.
             return None;
@@ -567,13 +515,15 @@ impl Shard {
         flow: &Flow,
         pending: &Pending,
     ) -> Result<SocketId, SocketError> {
-        let interface = &self.interfaces[pending.interface];
+        let interface = &self.network.interfaces[pending.interface];
         if interface.is_removed || !interface.accepts(flow.local.ip()) {
             return Err(SocketError::AddressRemoved);
         }
         let remote = flow.remote.ip();
-        let next_hop =
-            self.way_back(pending.interface, remote).map_err(|_| SocketError::NoRoute(remote))?;
+        let next_hop = self
+            .network
+            .way_back(pending.interface, remote)
+            .map_err(|_| SocketError::NoRoute(remote))?;
         let config = Arc::clone(&self.config);
         let parameters = self.parameters(now, pending.interface, flow, config);
         let connection = pending.kept.accept(now, parameters);
@@ -596,12 +546,68 @@ impl Shard {
         let (local, remote) = (flow.local, flow.remote);
         let next_hop = match pending.station {
             Some(station) => NextHop::Station(station),
-            None => NextHop::Neighbour(self.next_hop_by(pending.interface, remote.ip())),
+            None => NextHop::Neighbour(self.network.next_hop_by(pending.interface, remote.ip())),
         };
-        let interface = &self.interfaces[pending.interface];
+        let interface = &self.network.interfaces[pending.interface];
         let marks = PacketMarks::default();
         let network = interface.header(local.ip(), remote.ip(), protocol::TCP, marks);
         let message = Message::Segment(pending.kept.refusal(local.port(), remote.port()));
-        self.send_answer(pending.interface, Outgoing { network, next_hop, message });
+        self.network.send_answer(pending.interface, Outgoing { network, next_hop, message });
+    }
+}
+
+impl NetworkLayer {
+    /// Whether a socket may have `address`: it is ours, or an interface accepts it.
+    pub(crate) fn accepts(&self, address: IpAddr) -> bool {
+        self.is_own_address(address) || self.interfaces.iter().any(|it| it.accepts(address))
+    }
+
+    /// Whether a packet came to an address that is accepted and not ours.
+    pub(crate) fn is_foreign(&self, incoming: &Incoming<'_>) -> bool {
+        let interface = &self.interfaces[incoming.origin.interface];
+        interface.is_foreign(incoming.info.destination)
+    }
+
+    /// [`check_addresses`] for the interface that a packet came in by. That it accepts the addresses of others
+    /// does not open those of our other interfaces to its network (the strong model of RFC 1122, 3.3.4.2).
+    #[inline]
+    pub(crate) fn check_addresses(
+        &self,
+        origin: &Origin,
+        info: &PacketInfo,
+        transport: &[u8],
+    ) -> Result<(), DropReason> {
+        let interface = &self.interfaces[origin.interface];
+        check_addresses(interface, origin, info, transport)?;
+        if interface.is_foreign(info.destination) && self.is_own_address(info.destination) {
+            return Err(DropReason::NotOurAddress);
+        }
+        Ok(())
+    }
+
+    /// Whether another forwarder may have `prefix` beside `others`.
+    pub(crate) fn check_prefix(
+        &self,
+        prefix: Cidr,
+        others: &[(Cidr, u32)],
+    ) -> Result<(), SocketError> {
+        let meets = |other: &Cidr| {
+            other.contains(prefix.address()) || prefix.contains(other.network().address())
+        };
+        let has = |interface: &Interface| {
+            !interface.is_loopback
+                && (interface.accepted.iter().any(meets)
+                    || interface.addresses.iter().any(|own| prefix.contains(own.address())))
+        };
+        if !self.interfaces.iter().any(has) {
+            return Err(SocketError::AddressNotAvailable);
+        }
+        if others.iter().any(|(other, _)| *other == prefix) {
+            return Err(SocketError::AddressInUse);
+        }
+        if others.len() >= ACCEPTED_PREFIXES_MAX {
+            return Err(SocketError::TooManySockets);
+        }
+        Ok(())
     }
 }

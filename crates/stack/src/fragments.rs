@@ -5,6 +5,7 @@
 
 use crate::ingress::Origin;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use batch::ReceiveBatch;
 use counters::DropReason;
@@ -27,22 +28,22 @@ impl Shard {
             Ok(fragment) => fragment,
             Err(refused) => {
                 if let Some(kind) = refused.answer {
-                    self.answer_unreadable(now, origin, batch, index, network, kind);
+                    self.network.answer_unreadable(now, origin, batch, index, network, kind);
                 }
                 return Err(refused.reason);
             }
         };
         // Of neighbour discovery nothing comes in fragments (RFC 6980, 5).
-        self.check_addresses(&origin, &fragment.info, &[])?;
+        self.network.check_addresses(&origin, &fragment.info, &[])?;
         let end = network + fragment.info.total_len;
         let received = ReceivedFragment {
             packet: batch.chunk(index, network..end).ok_or(DropReason::Truncated)?,
             sparse: batch.is_sparse(index),
             interface: origin.interface.number(),
-            arrival: self.arrival(&origin, &fragment.info),
+            arrival: self.network.arrival(&origin, &fragment.info),
         };
         let (pool, drops) = (&self.pool, &mut self.drops);
-        match self.reassembly.on_fragment(now, &fragment, received, pool, drops)? {
+        match self.network.reassembly.on_fragment(now, &fragment, received, pool, drops)? {
             Some(packet) => {
                 self.counters.datagrams_reassembled += 1;
                 self.on_put_together(now, origin, packet)
@@ -50,7 +51,9 @@ impl Shard {
             None => Ok(()),
         }
     }
+}
 
+impl NetworkLayer {
     /// Gives up the datagrams whose fragments did not come in time, and tells the senders of those
     /// whose first fragment did (RFC 1122, 3.3.2; RFC 8200, 4.5).
     pub(crate) fn expire_fragments(&mut self, now: Instant) {

@@ -52,8 +52,8 @@ impl Shard {
             time_wait: self.time_wait.len(),
             spent_cookies: self.spent_cookies.len(),
             deadlines: self.deadlines.len(),
-            waiting_for_neighbours: self.interfaces.iter().map(|i| i.waiting.len()).sum(),
-            reassemblies: self.reassembly.len(),
+            waiting_for_neighbours: self.network.interfaces.iter().map(|i| i.waiting.len()).sum(),
+            reassemblies: self.network.reassembly.len(),
             unread_bytes: self.unread.bytes(),
             unread_stream_bytes: self.unread_streams.bytes(),
         }

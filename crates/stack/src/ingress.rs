@@ -111,7 +111,7 @@ impl Shard {
     /// Takes in the frames that interface `id` received in one call. The batch's blocks are kept
     /// only as far as payload in them waits to be read.
     pub fn on_receive(&mut self, now: Instant, id: InterfaceId, batch: &mut ReceiveBatch) {
-        if batch.is_empty() || self.interfaces.get(id).is_none_or(|it| it.is_removed) {
+        if batch.is_empty() || self.network.interfaces.get(id).is_none_or(|it| it.is_removed) {
             self.drops.add_many(DropReason::InterfaceRemoved, batch.len() as u64);
             return batch.clear();
         }
@@ -119,10 +119,10 @@ impl Shard {
         self.relieve_pool();
         self.counters.receive_batches += 1;
         self.counters.receive_frames += batch.len() as u64;
-        self.screen_received(now, id, batch);
+        self.network.screen_received(now, id, batch);
         let mut index = 0;
         while index < batch.len() {
-            if self.is_admitted(index)
+            if self.network.is_admitted(index)
                 && let Err(reason) = self.on_frame(now, id, batch, index)
             {
                 self.drops.add(reason);
@@ -146,7 +146,7 @@ impl Shard {
                 let acknowledged = socket.connection.first_unacknowledged();
                 if acknowledged != socket.confirmed {
                     socket.confirmed = acknowledged;
-                    let interface = &mut self.interfaces[socket.path.interface];
+                    let interface = &mut self.network.interfaces[socket.path.interface];
                     interface.neighbours.on_confirmed(socket.path.next_hop, now);
                 }
                 if socket.connection.holds_much_more_than_unread() {
@@ -165,7 +165,7 @@ impl Shard {
         batch: &ReceiveBatch,
         index: usize,
     ) -> Result<(), DropReason> {
-        let interface = &self.interfaces[id];
+        let interface = &self.network.interfaces[id];
         let bytes = batch.bytes(index);
         let (station, link_multicast, network) = match interface.hardware_address() {
             None => (None, false, 0),
@@ -180,7 +180,7 @@ impl Shard {
             }
         };
         // Both ends of a connection over loopback are here.
-        let is_home = self.interfaces[id].is_loopback;
+        let is_home = self.network.interfaces[id].is_loopback;
         let origin = Origin { interface: id, station, link_multicast, is_home };
         // What was read is passed by reference all the way up: moving a structure right after it was
         // written makes the processor wait for its parts.
@@ -188,7 +188,7 @@ impl Shard {
             Ok(info) => self.on_packet(now, origin, batch, index, network, info),
             Err(DropReason::Fragment) => self.on_fragment(now, origin, batch, index, network),
             Err(reason) => {
-                self.on_unreadable(now, origin, batch, index, network);
+                self.network.on_unreadable(now, origin, batch, index, network);
                 Err(*reason)
             }
         }
@@ -209,18 +209,20 @@ impl Shard {
         let is_tcp = info.protocol == protocol::TCP;
         let is_checked = is_tcp
             && !origin.link_multicast
-            && self.checked_addresses.as_ref().is_some_and(|(interface, source, destination)| {
-                *interface == origin.interface
-                    && *source == info.source
-                    && *destination == info.destination
-            });
+            && self.network.checked_addresses.as_ref().is_some_and(
+                |(interface, source, destination)| {
+                    *interface == origin.interface
+                        && *source == info.source
+                        && *destination == info.destination
+                },
+            );
         if !is_checked {
             let packet = batch.bytes(index).get(network..).unwrap_or(&[]);
-            self.check_addresses(&origin, info, info.transport(packet))?;
+            self.network.check_addresses(&origin, info, info.transport(packet))?;
             // Groups come and go, and no connection is with one.
             let is_lasting = is_tcp && !info.destination.is_multicast();
             let checked = (origin.interface, info.source, info.destination);
-            self.checked_addresses = is_lasting.then_some(checked);
+            self.network.checked_addresses = is_lasting.then_some(checked);
         }
         let incoming = Incoming::new(origin, info, batch, index, network)?;
         match incoming.info.protocol {
@@ -230,10 +232,10 @@ impl Shard {
             protocol::ICMPV6 if info.source.is_ipv6() => self.on_icmp(now, &incoming),
             protocol::IGMP if info.source.is_ipv4() => {
                 self.deliver_raw(&incoming);
-                self.on_group_message(now, &incoming)
+                self.network.on_group_message(now, &incoming)
             }
             _ if self.deliver_raw(&incoming) => Ok(()),
-            _ => self.on_unknown_protocol(now, &incoming),
+            _ => self.network.on_unknown_protocol(now, &incoming),
         }
     }
 
@@ -309,12 +311,12 @@ impl Shard {
         mut segment: Unclaimed,
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
-        let interface = &self.interfaces[id];
+        let interface = &self.network.interfaces[id];
         if !interface.is_loopback && !interface.accepts(segment.flow.local.ip()) {
             // RFC 1122, 4.2.3.10: a segment to a broadcast or multicast address is discarded.
             return Err(DropReason::NoConnection);
         }
-        if self.hands_on(incoming, &segment.flow) {
+        if self.network.hands_on(incoming, &segment.flow) {
             return Ok(());
         }
         if let Some(waiting) = self.half_open_of(&segment.flow) {

@@ -10,6 +10,7 @@
 
 use crate::endpoint::scoped;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::pressure::Queued;
 use crate::shard::Shard;
 use crate::sockets::{Flow, Socket};
@@ -169,13 +170,13 @@ impl Shard {
         places_max: usize,
         show: &mut dyn FnMut(SocketStatus),
     ) -> Option<ListPosition> {
-        let squeue = self.sharing.index();
+        let squeue = self.network.sharing.index();
         let mut show = |status: SocketStatus| show(SocketStatus { squeue, ..status });
         let ListPosition { table, slot } = from;
         let is_over = match table {
             Table::Sockets => {
                 let page = self.sockets.page(slot, places_max);
-                page.for_each(|socket| show(self.socket_status(socket)));
+                page.for_each(|socket| show(self.network.socket_status(socket)));
                 slot.saturating_add(places_max) >= self.sockets.slot_count()
             }
             Table::HalfOpen => {
@@ -200,6 +201,50 @@ impl Shard {
         Some(ListPosition { table, slot: 0 })
     }
 
+    /// The routes, those of the longest prefixes first, in the order in which they are tried: behind one of the program's
+    /// stands what an address, a router or a DHCP server says of the same network, for when that goes.
+    pub fn list_routes(&self) -> impl Iterator<Item = RouteStatus> {
+        self.network.routes.routes().iter().map(|route| {
+            let Route { destination, gateway, interface, mtu_bytes, duplicates, .. } = *route;
+            let interface = InterfaceId::numbered(interface);
+            RouteStatus { destination, gateway, interface, mtu_bytes, duplicates }
+        })
+    }
+
+    /// The neighbours on the link of an interface, at most 1,024; none where it was removed.
+    pub fn list_neighbours(
+        &self,
+        now: Instant,
+        interface: InterfaceId,
+    ) -> impl Iterator<Item = NeighbourStatus> {
+        let entries = self.network.interfaces.get(interface).map(|it| it.neighbours.entries(now));
+        entries.into_iter().flatten().map(move |(address, hardware_address, state)| {
+            NeighbourStatus { address, hardware_address, state, interface }
+        })
+    }
+
+    /// The prefixes whose addresses interface `id` accepts beside its own ([`Shard::set_accepted`]).
+    #[must_use]
+    pub fn accepted(&self, id: InterfaceId) -> &[Cidr] {
+        self.network.interfaces.get(id).map_or(&[], |interface| &interface.accepted)
+    }
+
+    /// The longest packet that is sent by interface `id`, of IPv4 and of IPv6: what its device takes, what
+    /// [`Shard::set_mtu`] leaves of that, and what routers and DHCP servers say of the link.
+    #[must_use]
+    pub fn mtus(&self, id: InterfaceId) -> Option<(usize, usize)> {
+        let interface = self.network.interfaces.get(id)?;
+        Some((interface.mtu_bytes(true), interface.mtu_bytes(false)))
+    }
+
+    /// SYNs to forwarders that wait for a decision.
+    #[must_use]
+    pub fn forwarded_count(&self) -> usize {
+        self.forwarding.pending_count()
+    }
+}
+
+impl NetworkLayer {
     fn socket_status(&self, socket: &Socket) -> SocketStatus {
         match socket {
             Socket::Tcp(socket) => {
@@ -240,48 +285,6 @@ impl Shard {
                 SocketStatus { received_bytes, received_packets, ..status }
             }
         }
-    }
-
-    /// The routes, those of the longest prefixes first, in the order in which they are tried: behind one of the program's
-    /// stands what an address, a router or a DHCP server says of the same network, for when that goes.
-    pub fn list_routes(&self) -> impl Iterator<Item = RouteStatus> {
-        self.routes.routes().iter().map(|route| {
-            let Route { destination, gateway, interface, mtu_bytes, duplicates, .. } = *route;
-            let interface = InterfaceId::numbered(interface);
-            RouteStatus { destination, gateway, interface, mtu_bytes, duplicates }
-        })
-    }
-
-    /// The neighbours on the link of an interface, at most 1,024; none where it was removed.
-    pub fn list_neighbours(
-        &self,
-        now: Instant,
-        interface: InterfaceId,
-    ) -> impl Iterator<Item = NeighbourStatus> {
-        let entries = self.interfaces.get(interface).map(|it| it.neighbours.entries(now));
-        entries.into_iter().flatten().map(move |(address, hardware_address, state)| {
-            NeighbourStatus { address, hardware_address, state, interface }
-        })
-    }
-
-    /// The prefixes whose addresses interface `id` accepts beside its own ([`Shard::set_accepted`]).
-    #[must_use]
-    pub fn accepted(&self, id: InterfaceId) -> &[Cidr] {
-        self.interfaces.get(id).map_or(&[], |interface| &interface.accepted)
-    }
-
-    /// The longest packet that is sent by interface `id`, of IPv4 and of IPv6: what its device takes, what
-    /// [`Shard::set_mtu`] leaves of that, and what routers and DHCP servers say of the link.
-    #[must_use]
-    pub fn mtus(&self, id: InterfaceId) -> Option<(usize, usize)> {
-        let interface = self.interfaces.get(id)?;
-        Some((interface.mtu_bytes(true), interface.mtu_bytes(false)))
-    }
-
-    /// SYNs to forwarders that wait for a decision.
-    #[must_use]
-    pub fn forwarded_count(&self) -> usize {
-        self.forwarding.pending_count()
     }
 }
 

@@ -60,6 +60,7 @@ mod multicast;
 mod multirouting;
 mod negotiation;
 mod neighbours;
+mod network;
 mod offered;
 mod outbox;
 mod paths;

@@ -18,6 +18,7 @@
 
 use crate::interface::{Interface, InterfaceConfig};
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use batch::{BlockMut, BlockPool, Checksum, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -66,13 +67,13 @@ impl Shard {
     /// Whether packets to `address` stay in this shard.
     #[must_use]
     pub fn is_own_address(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.interfaces.iter().any(|it| it.is_ours(address))
+        self.network.is_own_address(address)
     }
 
     /// Whether packets to own addresses wait for the next turn.
     #[must_use]
     pub fn is_loopback_pending(&self) -> bool {
-        let interface = &self.interfaces[InterfaceId::LOOPBACK];
+        let interface = &self.network.interfaces[InterfaceId::LOOPBACK];
         interface.ready.len() > 0 || !interface.outbox.is_empty()
     }
 
@@ -87,7 +88,7 @@ impl Shard {
     #[inline(never)]
     fn carry_loopback(&mut self, now: Instant) {
         let id = InterfaceId::LOOPBACK;
-        let mut batches = self.loopback.take().unwrap_or_default();
+        let mut batches = self.network.loopback.take().unwrap_or_default();
         let (out, frames) = &mut *batches;
         for _ in 0..BATCHES_MAX {
             self.fill(now, id, ROOM, out);
@@ -101,13 +102,20 @@ impl Shard {
             self.counters.loopback_packets += (built - lost) as u64;
             self.on_transmitted(now, id, &Transmitted { taken: built, stopped: None });
             out.clear();
-            self.sort_out_loopback(id, frames);
+            self.network.sort_out_loopback(id, frames);
             self.on_receive(now, id, frames);
             if !self.is_loopback_pending() {
                 break;
             }
         }
-        self.loopback = Some(batches);
+        self.network.loopback = Some(batches);
+    }
+}
+
+impl NetworkLayer {
+    /// As [`Shard::is_own_address`].
+    pub(crate) fn is_own_address(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.interfaces.iter().any(|it| it.is_ours(address))
     }
 }
 

@@ -55,7 +55,7 @@ impl Shard {
         let index = self.sockets.index(id)?;
         if let Some(socket) = self.sockets.tcp(index) {
             let is_ipv4 = socket.path.network.is_ipv4();
-            let usual = self.interfaces[socket.path.interface].hop_limit(is_ipv4);
+            let usual = self.network.interfaces[socket.path.interface].hop_limit(is_ipv4);
             socket.path.marks = marks;
             socket.path.network.set_marks(marks, usual);
         } else if let Some(listener) = self.sockets.listener(index) {

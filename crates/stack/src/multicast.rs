@@ -15,6 +15,7 @@ use crate::error::{BadArgument, SocketError};
 use crate::ingress::Incoming;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::SocketId;
@@ -198,12 +199,12 @@ impl Shard {
             return Err(BadArgument::NoGroup(group).into());
         }
         sources.iter().try_for_each(|source| of_one_family(*source, group))?;
-        let by = self.multicast_interface(group, interface)?;
+        let by = self.network.multicast_interface(group, interface)?;
         let filter = match sources {
             [] => Filter::AnySource,
             sources => Filter::Sources(sources.iter().copied().collect()),
         };
-        match self.join_group(now, by, group, Listener::Socket(index), filter) {
+        match self.network.join_group(now, by, group, Listener::Socket(index), filter) {
             true => Ok(()),
             false => Err(SocketError::NoMemory),
         }
@@ -223,16 +224,16 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         let listener = Listener::Socket(index);
-        let usual = self.multicast_interface(group, interface);
+        let usual = self.network.multicast_interface(group, interface);
         let left = match (usual, interface) {
             (Err(error), Some(_)) => return Err(error),
             (usual, Some(_)) => usual.ok(),
             (usual, None) => {
-                let mut ids = usual.ok().into_iter().chain(self.interfaces.ids());
-                ids.find(|id| self.interfaces[*id].groups.has(group, listener))
+                let mut ids = usual.ok().into_iter().chain(self.network.interfaces.ids());
+                ids.find(|id| self.network.interfaces[*id].groups.has(group, listener))
             }
         };
-        match left.is_some_and(|by| self.leave_group(now, by, group, listener)) {
+        match left.is_some_and(|by| self.network.leave_group(now, by, group, listener)) {
             true => Ok(()),
             false => Err(SocketError::AddressNotAvailable),
         }
@@ -248,7 +249,7 @@ impl Shard {
         options: MulticastOptions,
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
-        if options.interface.is_some_and(|by| !self.has_interface(by)) {
+        if options.interface.is_some_and(|by| !self.network.has_interface(by)) {
             return Err(SocketError::NoSuchInterface);
         }
         self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?.multicast = options;
@@ -264,6 +265,74 @@ impl Shard {
         Ok(self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?.multicast)
     }
 
+    /// Hands a datagram of this host's own to all sockets that listen. Who reads slowly must pin neither a block of
+    /// which it is a small part nor memory that was lent to be sent.
+    ///
+    /// # Errors
+    /// None of them took it, or there is no memory.
+    pub(crate) fn deliver_to_group(
+        &mut self,
+        id: InterfaceId,
+        mut datagram: udp::Datagram,
+    ) -> Result<(), DropReason> {
+        datagram.destination = scoped(datagram.destination, id);
+        datagram.source = scoped(datagram.source, id);
+        let ends @ (local, source) = (datagram.destination, datagram.source);
+        let sockets = self.network.interfaces[id].groups.sockets(local.ip(), source.ip());
+        let payload = &datagram.payload;
+        let sockets = self.hearing(id, sockets, ends, payload.len())?;
+        let holds_much_more = batch::holds_much_more(payload.len(), payload.block().len());
+        if !sockets.is_empty() && (holds_much_more || !self.pool.owns(payload.block())) {
+            datagram.payload = self.network.compact(payload)?;
+        }
+        self.deliver_to_all(&sockets, &datagram)
+    }
+
+    /// Those of `sockets` that are bound to where a datagram went and hear its sender, if there is one among them that
+    /// has room for it: a flood of what nobody has room for is not copied. It came in by interface `id`.
+    ///
+    /// # Errors
+    /// None has.
+    pub(crate) fn hearing(
+        &mut self,
+        id: InterfaceId,
+        mut sockets: Vec<u32>,
+        (local, source): (SocketAddr, SocketAddr),
+        payload_len: usize,
+    ) -> Result<Vec<u32>, DropReason> {
+        sockets.retain(|index| self.sockets.hears(*index, id, local, source));
+        let mut refused = None;
+        for index in &sockets {
+            match self.has_room(*index, 0, payload_len) {
+                Ok(()) => return Ok(sockets),
+                Err(reason) => refused = Some(reason),
+            }
+        }
+        refused.map_or(Ok(sockets), Err)
+    }
+
+    /// Hands a datagram to `sockets`, which [hear](Shard::hearing) it.
+    ///
+    /// # Errors
+    /// None of them took it.
+    pub(crate) fn deliver_to_all(
+        &mut self,
+        sockets: &[u32],
+        datagram: &udp::Datagram,
+    ) -> Result<(), DropReason> {
+        let (mut is_taken, mut refused) = (false, None);
+        for index in sockets {
+            let has_room = self.has_room(*index, 0, datagram.payload.len());
+            match has_room.and_then(|()| self.push_datagram(*index, 0, datagram.clone())) {
+                Ok(()) => is_taken = true,
+                Err(reason) => refused = Some(reason),
+            }
+        }
+        refused.filter(|_| !is_taken).map_or(Ok(()), Err)
+    }
+}
+
+impl NetworkLayer {
     /// The interface that a group is reached by.
     pub(crate) fn multicast_interface(
         &self,
@@ -458,71 +527,5 @@ impl Shard {
             true => Ipv4Addr::UNSPECIFIED.into(),
             false => Ipv6Addr::UNSPECIFIED.into(),
         })
-    }
-
-    /// Hands a datagram of this host's own to all sockets that listen. Who reads slowly must pin neither a block of
-    /// which it is a small part nor memory that was lent to be sent.
-    ///
-    /// # Errors
-    /// None of them took it, or there is no memory.
-    pub(crate) fn deliver_to_group(
-        &mut self,
-        id: InterfaceId,
-        mut datagram: udp::Datagram,
-    ) -> Result<(), DropReason> {
-        datagram.destination = scoped(datagram.destination, id);
-        datagram.source = scoped(datagram.source, id);
-        let ends @ (local, source) = (datagram.destination, datagram.source);
-        let sockets = self.interfaces[id].groups.sockets(local.ip(), source.ip());
-        let payload = &datagram.payload;
-        let sockets = self.hearing(id, sockets, ends, payload.len())?;
-        let holds_much_more = batch::holds_much_more(payload.len(), payload.block().len());
-        if !sockets.is_empty() && (holds_much_more || !self.pool.owns(payload.block())) {
-            datagram.payload = self.compact(payload)?;
-        }
-        self.deliver_to_all(&sockets, &datagram)
-    }
-
-    /// Those of `sockets` that are bound to where a datagram went and hear its sender, if there is one among them that
-    /// has room for it: a flood of what nobody has room for is not copied. It came in by interface `id`.
-    ///
-    /// # Errors
-    /// None has.
-    pub(crate) fn hearing(
-        &mut self,
-        id: InterfaceId,
-        mut sockets: Vec<u32>,
-        (local, source): (SocketAddr, SocketAddr),
-        payload_len: usize,
-    ) -> Result<Vec<u32>, DropReason> {
-        sockets.retain(|index| self.sockets.hears(*index, id, local, source));
-        let mut refused = None;
-        for index in &sockets {
-            match self.has_room(*index, 0, payload_len) {
-                Ok(()) => return Ok(sockets),
-                Err(reason) => refused = Some(reason),
-            }
-        }
-        refused.map_or(Ok(sockets), Err)
-    }
-
-    /// Hands a datagram to `sockets`, which [hear](Shard::hearing) it.
-    ///
-    /// # Errors
-    /// None of them took it.
-    pub(crate) fn deliver_to_all(
-        &mut self,
-        sockets: &[u32],
-        datagram: &udp::Datagram,
-    ) -> Result<(), DropReason> {
-        let (mut is_taken, mut refused) = (false, None);
-        for index in sockets {
-            let has_room = self.has_room(*index, 0, datagram.payload.len());
-            match has_room.and_then(|()| self.push_datagram(*index, 0, datagram.clone())) {
-                Ok(()) => is_taken = true,
-                Err(reason) => refused = Some(reason),
-            }
-        }
-        refused.filter(|_| !is_taken).map_or(Ok(()), Err)
     }
 }

@@ -21,6 +21,7 @@
 use crate::error::SocketError;
 use crate::interface::Destination;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use batch::{Chunk, Multidata, PacketView};
@@ -71,12 +72,12 @@ impl Shard {
         id: InterfaceId,
         on: bool,
     ) -> Result<(), SocketError> {
-        if !self.routes.set_duplicating(destination, id.number(), on) {
+        if !self.network.routes.set_duplicating(destination, id.number(), on) {
             return Err(SocketError::NoRoute(destination.address()));
         }
-        if !self.routes.has_duplicating() {
+        if !self.network.routes.has_duplicating() {
             // Nobody takes note of devices that stand still any more.
-            for interface in self.interfaces.iter_mut() {
+            for interface in self.network.interfaces.iter_mut() {
                 (interface.is_out, interface.full_since) = (false, None);
             }
         }
@@ -89,23 +90,6 @@ impl Shard {
         core::mem::take(&mut self.copies.has_queued)
     }
 
-    /// The ways beside interface `id` that a packet takes, each with its next hop.
-    pub(crate) fn other_ways(
-        &self,
-        id: InterfaceId,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Vec<(InterfaceId, IpAddr)> {
-        let may_take = |interface: u32| {
-            let interface = self.interfaces.get(InterfaceId::numbered(interface));
-            interface.is_some_and(|it| !it.is_removed && it.may_send_from(source))
-        };
-        let ways = self.routes.duplicating(destination);
-        ways.filter(|route| route.interface != id.number() && may_take(route.interface))
-            .map(|route| (InterfaceId::numbered(route.interface), route.next_hop(destination)))
-            .collect()
-    }
-
     /// Copies the packets `packets` of the batch, which are those of one connection by interface `id`, for
     /// all other ways: they leave when the device has taken what they are copies of.
     pub(crate) fn plan_copies(
@@ -116,9 +100,9 @@ impl Shard {
         network: &Network,
     ) {
         let (source, destination) = network.addresses();
-        for (interface, next_hop) in self.other_ways(id, source, destination) {
+        for (interface, next_hop) in self.network.other_ways(id, source, destination) {
             for at in packets.clone() {
-                if let Some(packet) = self.copy(out, at, network, next_hop) {
+                if let Some(packet) = self.network.copy(out, at, network, next_hop) {
                     self.copies.planned.push(PlannedCopy { at, interface, packet });
                 }
             }
@@ -135,15 +119,110 @@ impl Shard {
         network: &Network,
     ) {
         let (source, destination) = network.addresses();
-        let mut ways = self.other_ways(id, source, destination);
+        let mut ways = self.network.other_ways(id, source, destination);
         ways.push((id, next_hop));
         for (interface, next_hop) in ways {
             for at in packets.clone() {
-                if let Some(packet) = self.copy(out, at, network, next_hop) {
+                if let Some(packet) = self.network.copy(out, at, network, next_hop) {
                     self.queue_copy(interface, packet);
                 }
             }
         }
+    }
+
+    /// The device took the first `taken` packets of the batch.
+    #[inline]
+    pub(crate) fn send_copies(&mut self, taken: usize) {
+        if !self.copies.planned.is_empty() {
+            self.send_planned_copies(taken);
+        }
+    }
+
+    #[inline(never)]
+    fn send_planned_copies(&mut self, taken: usize) {
+        let mut planned = core::mem::take(&mut self.copies.planned);
+        for copy in planned.drain(..).filter(|copy| copy.at < taken) {
+            self.queue_copy(copy.interface, copy.packet);
+        }
+        self.copies.planned = planned;
+    }
+
+    fn queue_copy(&mut self, interface: InterfaceId, packet: Outgoing) {
+        self.counters.packets_duplicated += 1;
+        self.copies.has_queued = true;
+        self.network.send_small(interface, packet);
+    }
+
+    /// Queues a datagram for each of its ways and says whether any of them had room.
+    #[must_use]
+    pub(crate) fn queue_on_ways(&mut self, id: InterfaceId, packet: Outgoing) -> bool {
+        if !self.network.routes.has_duplicating() {
+            return self.network.interfaces[id].outbox.push(packet);
+        }
+        let (source, destination) = packet.network.addresses();
+        let ways = self.network.other_ways(id, source, destination);
+        let copies = ways.into_iter().map(|(other, next_hop)| {
+            (other, Outgoing { next_hop: NextHop::Neighbour(next_hop), ..packet.clone() })
+        });
+        let copies: Vec<_> = copies.collect();
+        let mut full = u64::from(!self.network.interfaces[id].outbox.push(packet));
+        let count = copies.len() as u64 + 1;
+        for (other, copy) in copies {
+            full += u64::from(!self.network.interfaces[other].outbox.push(copy));
+            self.copies.has_queued = true;
+        }
+        if full == count {
+            return false;
+        }
+        self.counters.packets_duplicated += count - 1;
+        self.drops.add_many(DropReason::TransmitQueueFull, full);
+        true
+    }
+
+    /// Takes note of a device that takes nothing, or takes packets again: connections of several ways go
+    /// first by one that does.
+    pub(crate) fn note_standstill(&mut self, now: Instant, id: InterfaceId, outcome: &Transmitted) {
+        if !self.network.routes.has_duplicating() {
+            return;
+        }
+        let interface = &mut self.network.interfaces[id];
+        let was_out = interface.is_out;
+        match &outcome.stopped {
+            Some(Stop::Failed(_)) => interface.is_out = true,
+            Some(Stop::Full) if outcome.taken == 0 => {
+                let since = *interface.full_since.get_or_insert(now);
+                interface.is_out |= now.since(since) >= STANDSTILL;
+            }
+            _ => (interface.is_out, interface.full_since) = (false, None),
+        }
+        if interface.is_out != was_out {
+            self.network.path_mtus.invalidate();
+            self.reroute_all(now);
+        }
+    }
+
+    /// Whether a connection's neighbour on the first way is not there, and others may be.
+    pub(crate) fn is_passed_on(is_multi_routed: bool, destination: Destination) -> bool {
+        is_multi_routed && matches!(destination, Destination::Pending | Destination::Unreachable)
+    }
+}
+
+impl NetworkLayer {
+    /// The ways beside interface `id` that a packet takes, each with its next hop.
+    pub(crate) fn other_ways(
+        &self,
+        id: InterfaceId,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Vec<(InterfaceId, IpAddr)> {
+        let may_take = |interface: u32| {
+            let interface = self.interfaces.get(InterfaceId::numbered(interface));
+            interface.is_some_and(|it| !it.is_removed && it.may_send_from(source))
+        };
+        let ways = self.routes.duplicating(destination);
+        ways.filter(|route| route.interface != id.number() && may_take(route.interface))
+            .map(|route| (InterfaceId::numbered(route.interface), route.next_hop(destination)))
+            .collect()
     }
 
     fn copy(
@@ -172,77 +251,6 @@ impl Shard {
         Some((Chunk::new(block.freeze(), start..len), view.header().len() - start))
     }
 
-    /// The device took the first `taken` packets of the batch.
-    #[inline]
-    pub(crate) fn send_copies(&mut self, taken: usize) {
-        if !self.copies.planned.is_empty() {
-            self.send_planned_copies(taken);
-        }
-    }
-
-    #[inline(never)]
-    fn send_planned_copies(&mut self, taken: usize) {
-        let mut planned = core::mem::take(&mut self.copies.planned);
-        for copy in planned.drain(..).filter(|copy| copy.at < taken) {
-            self.queue_copy(copy.interface, copy.packet);
-        }
-        self.copies.planned = planned;
-    }
-
-    fn queue_copy(&mut self, interface: InterfaceId, packet: Outgoing) {
-        self.counters.packets_duplicated += 1;
-        self.copies.has_queued = true;
-        self.send_small(interface, packet);
-    }
-
-    /// Queues a datagram for each of its ways and says whether any of them had room.
-    #[must_use]
-    pub(crate) fn queue_on_ways(&mut self, id: InterfaceId, packet: Outgoing) -> bool {
-        if !self.routes.has_duplicating() {
-            return self.interfaces[id].outbox.push(packet);
-        }
-        let (source, destination) = packet.network.addresses();
-        let ways = self.other_ways(id, source, destination);
-        let copies = ways.into_iter().map(|(other, next_hop)| {
-            (other, Outgoing { next_hop: NextHop::Neighbour(next_hop), ..packet.clone() })
-        });
-        let copies: Vec<_> = copies.collect();
-        let mut full = u64::from(!self.interfaces[id].outbox.push(packet));
-        let count = copies.len() as u64 + 1;
-        for (other, copy) in copies {
-            full += u64::from(!self.interfaces[other].outbox.push(copy));
-            self.copies.has_queued = true;
-        }
-        if full == count {
-            return false;
-        }
-        self.counters.packets_duplicated += count - 1;
-        self.drops.add_many(DropReason::TransmitQueueFull, full);
-        true
-    }
-
-    /// Takes note of a device that takes nothing, or takes packets again: connections of several ways go
-    /// first by one that does.
-    pub(crate) fn note_standstill(&mut self, now: Instant, id: InterfaceId, outcome: &Transmitted) {
-        if !self.routes.has_duplicating() {
-            return;
-        }
-        let interface = &mut self.interfaces[id];
-        let was_out = interface.is_out;
-        match &outcome.stopped {
-            Some(Stop::Failed(_)) => interface.is_out = true,
-            Some(Stop::Full) if outcome.taken == 0 => {
-                let since = *interface.full_since.get_or_insert(now);
-                interface.is_out |= now.since(since) >= STANDSTILL;
-            }
-            _ => (interface.is_out, interface.full_since) = (false, None),
-        }
-        if interface.is_out != was_out {
-            self.path_mtus.invalidate();
-            self.reroute_all(now);
-        }
-    }
-
     /// Whether a packet of the outbox is one of several that say the same.
     pub(crate) fn is_on_several_ways(&self, packet: &Outgoing) -> bool {
         let may_be = match packet.message {
@@ -253,10 +261,5 @@ impl Shard {
             _ => false,
         };
         may_be && self.routes.duplicating(packet.network.addresses().1).nth(1).is_some()
-    }
-
-    /// Whether a connection's neighbour on the first way is not there, and others may be.
-    pub(crate) fn is_passed_on(is_multi_routed: bool, destination: Destination) -> bool {
-        is_multi_routed && matches!(destination, Destination::Pending | Destination::Unreachable)
     }
 }

@@ -17,6 +17,7 @@
 use crate::filter::{FilterFlow, Handling};
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::outbox::Network;
 use crate::shard::Shard;
 use crate::sockets::{Flow, SocketId};
@@ -316,24 +317,30 @@ impl Interface {
 }
 
 impl Shard {
+    /// Whether there is such an interface, and it was not removed.
+    #[must_use]
+    pub fn has_interface(&self, id: InterfaceId) -> bool {
+        self.network.has_interface(id)
+    }
+
     /// Takes note of what the interface's device can do now, found anew after a capability was
     /// taken back or came back, and negotiates. A mode that is not possible falls back to
     /// `multidata`, until it is; connections take note of another MTU with the next batch they fill
     /// ([`Shard::set_mtu`] makes them do it now).
     pub fn set_capabilities(&mut self, id: InterfaceId, capabilities: Capabilities) {
-        let Some(interface) = self.interfaces.get_mut(id) else { return };
+        let Some(interface) = self.network.interfaces.get_mut(id) else { return };
         let before = interface.hardware_address();
         let mtu_bytes = interface.capabilities.mtu_bytes;
         if mtu_bytes > capabilities.mtu_bytes {
             self.counters.device_mtus_shrunk += 1;
             let event = InterfaceEvent::MtuShrunk(id, capabilities.mtu_bytes);
-            self.interface_events.push(event);
+            self.network.interface_events.push(event);
         }
         interface.capabilities = capabilities;
         let is_moved = interface.hardware_address() != before;
-        self.negotiate(id);
+        self.network.negotiate(id);
         if is_moved {
-            self.on_hardware_address_changed(id);
+            self.network.on_hardware_address_changed(id);
         }
     }
 
@@ -346,9 +353,9 @@ impl Shard {
         mode: impl Into<Option<TransmitMode>>,
     ) -> TransmitMode {
         let mode = mode.into();
-        if let Some(interface) = self.interfaces.get_mut(id) {
+        if let Some(interface) = self.network.interfaces.get_mut(id) {
             interface.agreement.wanted = mode;
-            self.negotiate(id);
+            self.network.negotiate(id);
         }
         self.mode(id).or(mode).unwrap_or_default()
     }
@@ -356,7 +363,7 @@ impl Shard {
     /// The transmit mode in force.
     #[must_use]
     pub fn mode(&self, id: InterfaceId) -> Option<TransmitMode> {
-        self.interfaces.get(id).map(|interface| interface.agreement.mode)
+        self.network.interfaces.get(id).map(|interface| interface.agreement.mode)
     }
 
     /// Lets packets leave in batches, or one by one: by interface `id`, or where that is `None` by
@@ -364,78 +371,51 @@ impl Shard {
     pub fn set_multidata_outbound(&mut self, id: Option<InterfaceId>, on: bool) {
         match id {
             Some(id) => {
-                if let Some(interface) = self.interfaces.get_mut(id) {
+                if let Some(interface) = self.network.interfaces.get_mut(id) {
                     interface.agreement.outbound = on;
-                    self.negotiate(id);
+                    self.network.negotiate(id);
                 }
             }
             None => {
-                self.multidata_outbound = on;
-                self.interfaces.ids().for_each(|id| self.negotiate(id));
+                self.network.multidata_outbound = on;
+                self.network.interfaces.ids().for_each(|id| self.network.negotiate(id));
             }
         }
     }
 
     /// Chooses which protocols leave interface `id` in batches with others.
     pub fn set_multidata_protocols(&mut self, id: InterfaceId, protocols: MultidataProtocols) {
-        if let Some(interface) = self.interfaces.get_mut(id) {
+        if let Some(interface) = self.network.interfaces.get_mut(id) {
             interface.agreement.protocols = protocols;
-            self.path_mtus.invalidate();
+            self.network.path_mtus.invalidate();
         }
     }
 
     /// What interface `id` and its device agreed on.
     #[must_use]
     pub fn transmit_status(&self, id: InterfaceId) -> Option<TransmitStatus> {
-        self.interfaces.get(id).map(Interface::transmit_status)
+        self.network.interfaces.get(id).map(Interface::transmit_status)
     }
 
     /// The next thing that happened to an interface. Events that nobody reads are bounded: the
     /// oldest is forgotten, and counted.
     pub fn poll_interface_event(&mut self) -> Option<InterfaceEvent> {
-        self.interface_events.next()
+        self.network.interface_events.next()
     }
 
     /// Whether something happened to an interface or an address since this was asked last: for a driver that
     /// wakes whoever asks for such events.
     pub fn take_event_news(&mut self) -> bool {
-        self.interface_events.take_news() | self.address_events.take_news()
-    }
-
-    pub(crate) fn negotiate(&mut self, id: InterfaceId) {
-        let outbound = self.multidata_outbound;
-        let Some(interface) = self.interfaces.get_mut(id) else { return };
-        self.counters.transmit_negotiations += 1;
-        if interface.negotiate(outbound) && !interface.is_loopback {
-            let status = Box::new(interface.transmit_status());
-            self.interface_events.push(InterfaceEvent::Negotiated(id, status));
-        }
-        // Connections ask again with their next batch.
-        self.path_mtus.invalidate();
+        self.network.interface_events.take_news() | self.network.address_events.take_news()
     }
 
     /// The device of interface `id` failed, which was found in receiving or in changing it; what is found in
     /// sending [`Shard::on_transmitted`] takes in. Whoever runs the shard says it once.
     pub fn on_device_failed(&mut self, now: Instant, id: InterfaceId, error: &DeviceError) {
-        self.tell_failed(id, None, error);
+        self.network.tell_failed(id, None, error);
         let stopped = Some(Stop::Failed(error.clone()));
         self.note_standstill(now, id, &Transmitted { taken: 0, stopped });
         self.wake_blocked(id);
-    }
-
-    fn tell_failed(&mut self, id: InterfaceId, taken: Option<usize>, error: &DeviceError) {
-        self.counters.device_failures += 1;
-        let event = InterfaceEvent::DeviceFailed(id, taken, error.message.clone());
-        self.interface_events.push(event);
-        if let Some(interface) = self.interfaces.get_mut(id) {
-            interface.has_failed = true;
-        }
-    }
-
-    /// Whether there is such an interface, and it was not removed.
-    #[must_use]
-    pub fn has_interface(&self, id: InterfaceId) -> bool {
-        self.interfaces.get(id).is_some_and(|interface| !interface.is_removed)
     }
 
     /// Interface `id` stands on another device from now on, which can do this: its failure is forgotten, and
@@ -448,13 +428,15 @@ impl Shard {
         id: InterfaceId,
         capabilities: Capabilities,
     ) {
-        let Ok(interface) = self.interfaces.with_device(id) else { return };
+        let Ok(interface) = self.network.interfaces.with_device(id) else { return };
         (interface.has_failed, interface.is_out, interface.full_since) = (false, false, None);
         interface.agreement.told = Told::default();
         self.counters.devices_replaced += 1;
         self.set_capabilities(id, capabilities);
         if let Some(status) = self.transmit_status(id) {
-            self.interface_events.push(InterfaceEvent::DeviceReplaced(id, Box::new(status)));
+            self.network
+                .interface_events
+                .push(InterfaceEvent::DeviceReplaced(id, Box::new(status)));
         }
         self.on_link_changed(now, id);
     }
@@ -465,11 +447,11 @@ impl Shard {
     /// our groups, routers are asked for (RFC 4861, 6.3.7), and a DHCP server whether the leased address is
     /// right (RFC 2131, 3.7). Of several shards that are one host, each is told.
     pub fn on_link_changed(&mut self, now: Instant, id: InterfaceId) {
-        let Ok(interface) = self.interfaces.with_device(id) else { return };
+        let Ok(interface) = self.network.interfaces.with_device(id) else { return };
         self.counters.links_changed += 1;
         interface.neighbours.forget_links();
         interface.groups.on_new_link(now, &mut interface.addressing.jitter);
-        self.claim_again(now, id);
+        self.network.claim_again(now, id);
         self.on_new_link(now, id);
         self.reroute_all(now);
     }
@@ -480,7 +462,7 @@ impl Shard {
     pub fn tcp_interface(&self, id: SocketId) -> Option<InterfaceId> {
         let socket = self.sockets.tcp_ref(self.sockets.index(id).ok()?)?;
         let id = socket.path.interface;
-        self.interfaces.get(id).filter(|it| !it.is_removed).map(|_| id)
+        self.network.interfaces.get(id).filter(|it| !it.is_removed).map(|_| id)
     }
 
     /// Something is wrong with the device of interface `id` that may pass, or no more: then its link is one that
@@ -491,13 +473,79 @@ impl Shard {
         id: InterfaceId,
         trouble: Option<&DeviceError>,
     ) {
-        self.interface_events.push(match trouble {
+        self.network.interface_events.push(match trouble {
             Some(error) => InterfaceEvent::LinkLost(id, error.message.clone()),
             None => InterfaceEvent::LinkRestored(id),
         });
         if trouble.is_none() {
             self.on_link_changed(now, id);
         }
+    }
+
+    /// Asks for a connection again; says so in the counters where it stops or starts batches.
+    pub(crate) fn refresh_multidata(&mut self, index: u32) {
+        match self.ask_for_multidata(index) {
+            Some((None, Some(_))) => self.counters.multidata_flows_stopped += 1,
+            Some((Some(_), None)) => self.counters.multidata_flows_started += 1,
+            _ => {}
+        }
+    }
+
+    /// Asks for a connection, and says why it could not leave in batches before, and cannot now. One that is new never
+    /// did.
+    pub(crate) fn ask_for_multidata(
+        &mut self,
+        index: u32,
+    ) -> Option<(Option<MultidataRefusal>, Option<MultidataRefusal>)> {
+        let socket = self.sockets.tcp_ref(index)?;
+        let (source, destination) = socket.path.network.addresses();
+        let ways = self.network.other_ways(socket.path.interface, source, destination);
+        let socket = self.sockets.tcp(index)?;
+        // Another way might be by a gateway.
+        let is_multi_routed = !ways.is_empty() && !socket.path.dont_route;
+        socket.path.is_multi_routed = is_multi_routed;
+        socket.connection.set_path_duplicates(is_multi_routed);
+        let socket = self.sockets.tcp_ref(index)?;
+        let refusal = self.network.multidata_for(socket);
+        let socket = self.sockets.tcp(index)?;
+        let before = core::mem::replace(&mut socket.path.refusal, refusal);
+        let (id, is_ipv4) = (socket.path.interface, socket.flow().local.is_ipv4());
+        let len = match refusal {
+            None => self.network.interfaces[id].super_frame_len(is_ipv4),
+            Some(_) => 0,
+        };
+        if let Some(socket) = self.sockets.tcp(index) {
+            socket.connection.set_super_frame_len(len);
+        }
+        Some((before, refusal))
+    }
+}
+
+impl NetworkLayer {
+    pub(crate) fn negotiate(&mut self, id: InterfaceId) {
+        let outbound = self.multidata_outbound;
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
+        self.counters.transmit_negotiations += 1;
+        if interface.negotiate(outbound) && !interface.is_loopback {
+            let status = Box::new(interface.transmit_status());
+            self.interface_events.push(InterfaceEvent::Negotiated(id, status));
+        }
+        // Connections ask again with their next batch.
+        self.path_mtus.invalidate();
+    }
+
+    fn tell_failed(&mut self, id: InterfaceId, taken: Option<usize>, error: &DeviceError) {
+        self.counters.device_failures += 1;
+        let event = InterfaceEvent::DeviceFailed(id, taken, error.message.clone());
+        self.interface_events.push(event);
+        if let Some(interface) = self.interfaces.get_mut(id) {
+            interface.has_failed = true;
+        }
+    }
+
+    /// As [`Shard::has_interface`].
+    pub(crate) fn has_interface(&self, id: InterfaceId) -> bool {
+        self.interfaces.get(id).is_some_and(|interface| !interface.is_removed)
     }
 
     /// Counts how a device met a batch of `of` packets, and tells of it.
@@ -579,43 +627,5 @@ impl Shard {
             Handling::SinglePackets => Some(MultidataRefusal::FilterPolicy),
             Handling::Marking => Some(MultidataRefusal::QosMarking),
         }
-    }
-
-    /// Asks for a connection again; says so in the counters where it stops or starts batches.
-    pub(crate) fn refresh_multidata(&mut self, index: u32) {
-        match self.ask_for_multidata(index) {
-            Some((None, Some(_))) => self.counters.multidata_flows_stopped += 1,
-            Some((Some(_), None)) => self.counters.multidata_flows_started += 1,
-            _ => {}
-        }
-    }
-
-    /// Asks for a connection, and says why it could not leave in batches before, and cannot now. One that is new never
-    /// did.
-    pub(crate) fn ask_for_multidata(
-        &mut self,
-        index: u32,
-    ) -> Option<(Option<MultidataRefusal>, Option<MultidataRefusal>)> {
-        let socket = self.sockets.tcp_ref(index)?;
-        let (source, destination) = socket.path.network.addresses();
-        let ways = self.other_ways(socket.path.interface, source, destination);
-        let socket = self.sockets.tcp(index)?;
-        // Another way might be by a gateway.
-        let is_multi_routed = !ways.is_empty() && !socket.path.dont_route;
-        socket.path.is_multi_routed = is_multi_routed;
-        socket.connection.set_path_duplicates(is_multi_routed);
-        let socket = self.sockets.tcp_ref(index)?;
-        let refusal = self.multidata_for(socket);
-        let socket = self.sockets.tcp(index)?;
-        let before = core::mem::replace(&mut socket.path.refusal, refusal);
-        let (id, is_ipv4) = (socket.path.interface, socket.flow().local.is_ipv4());
-        let len = match refusal {
-            None => self.interfaces[id].super_frame_len(is_ipv4),
-            Some(_) => 0,
-        };
-        if let Some(socket) = self.sockets.tcp(index) {
-            socket.connection.set_super_frame_len(len);
-        }
-        Some((before, refusal))
     }
 }

@@ -8,6 +8,7 @@ use crate::endpoint::scoped;
 use crate::error::SocketError;
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::reports::ErrorReport;
 use crate::shard::Shard;
@@ -22,22 +23,15 @@ impl Shard {
     /// Turns what the neighbour cache wants to ask into packets, and passes on what it learned.
     #[inline]
     pub(crate) fn poll_neighbours(&mut self, now: Instant, id: InterfaceId, may_ask: bool) {
-        if !self.interfaces[id].neighbours.is_quiet() {
+        if !self.network.interfaces[id].neighbours.is_quiet() {
             self.serve_neighbours(now, id, may_ask);
         }
-    }
-
-    /// RFC 1122, 2.3.2.1: what a device that stands still has not taken is not asked again, nor counted as asked.
-    #[inline]
-    pub(crate) fn may_ask(&self, id: InterfaceId) -> bool {
-        let interface = &self.interfaces[id];
-        interface.neighbours.is_quiet() || !interface.outbox.has_question()
     }
 
     // Seldom called: inlined, its registers would be saved in every turn.
     #[inline(never)]
     fn serve_neighbours(&mut self, now: Instant, id: InterfaceId, may_ask: bool) {
-        let interface = &mut self.interfaces[id];
+        let interface = &mut self.network.interfaces[id];
         let mut silent = Vec::new();
         while let Some(resolved) = interface.neighbours.poll_resolved() {
             match resolved.outcome {
@@ -59,8 +53,10 @@ impl Shard {
             waiting.iter().for_each(|packet| self.on_unreachable(id, packet));
             self.on_silent_neighbour(now, id, address);
         }
-        while may_ask && let Some(request) = self.interfaces[id].neighbours.poll_request(now) {
-            self.ask_neighbour(id, request);
+        while may_ask
+            && let Some(request) = self.network.interfaces[id].neighbours.poll_request(now)
+        {
+            self.network.ask_neighbour(id, request);
         }
     }
 
@@ -75,49 +71,13 @@ impl Shard {
             return;
         };
         let (source, destination) = packet.network.addresses();
-        if !self.other_ways(id, source, destination).is_empty() {
+        if !self.network.other_ways(id, source, destination).is_empty() {
             return;
         }
         let local = SocketAddr::new(source, source_port);
         let remote = scoped(SocketAddr::new(destination, destination_port), id);
         let report = || ErrorReport::of_silence(packet, remote);
         self.on_udp_error(local, remote, SocketError::HostUnreachable, report);
-    }
-
-    /// Queues an ARP request or a neighbour solicitation, or has the first shard of the host ask.
-    fn ask_neighbour(&mut self, id: InterfaceId, request: Request) {
-        if self.leaves_asking(id, &request) {
-            return;
-        }
-        let interface = &self.interfaces[id];
-        let Some(ours) = interface.hardware_address() else { return };
-        let Ok(source) = interface.source_for(request.target, request.target) else { return };
-        match (request.target, source) {
-            (IpAddr::V4(target), IpAddr::V4(source)) => {
-                let message = ArpRepr {
-                    operation: ArpOperation::Request,
-                    sender_hardware: ours,
-                    sender_protocol: source,
-                    target_hardware: HardwareAddress::ZERO,
-                    target_protocol: target,
-                };
-                let station = request.unicast_to.unwrap_or(HardwareAddress::BROADCAST);
-                self.send_arp(id, message, station);
-            }
-            (IpAddr::V6(target), IpAddr::V6(source)) => {
-                let destination = match request.unicast_to {
-                    Some(_) => target,
-                    None => wire::ndp::solicited_node(target),
-                };
-                // RFC 4429, 2.1 and 3.2: nobody's cache may be made to replace what it holds by an
-                // address that may turn out to be another's.
-                let is_unsettled = interface.addressing.is_unsettled(source.into());
-                let source_link = (!is_unsettled).then_some(ours);
-                let message = NdpRepr::NeighbourSolicitation { target, source_link };
-                self.send_ndp(id, source.into(), destination.into(), message, request.unicast_to);
-            }
-            _ => {}
-        }
     }
 
     pub(crate) fn on_arp(
@@ -128,11 +88,11 @@ impl Shard {
     ) -> Result<(), DropReason> {
         let view = ArpView::parse(body).map_err(|_| DropReason::MalformedNeighbour)?;
         let message = ArpRepr::parse(&view);
-        if let Some(address) = self.disputed_by_arp(id, &message) {
+        if let Some(address) = self.network.disputed_by_arp(id, &message) {
             self.on_dispute(now, id, address.into(), message.sender_hardware);
             return Err(DropReason::AddressDisputed);
         }
-        let interface = &mut self.interfaces[id];
+        let interface = &mut self.network.interfaces[id];
         let ours = interface.hardware_address().ok_or(DropReason::MalformedNeighbour)?;
         if message.sender_hardware == ours {
             // Our own broadcast came back.
@@ -141,8 +101,8 @@ impl Shard {
         let for_us = interface.is_ours(message.target_protocol.into());
         let reply = interface.neighbours.on_arp(now, &message, ours, for_us)?;
         // Every shard of the host has learned; one answers.
-        if let Some(reply) = reply.filter(|_| self.sharing.is_first()) {
-            self.send_arp(id, reply, reply.target_hardware);
+        if let Some(reply) = reply.filter(|_| self.network.sharing.is_first()) {
+            self.network.send_arp(id, reply, reply.target_hardware);
         }
         Ok(())
     }
@@ -159,7 +119,7 @@ impl Shard {
         };
         let envelope = NdpEnvelope { source, destination, hop_limit: info.hop_limit };
         let message = NdpRepr::parse(incoming.transport_bytes(), &envelope).map_err(malformed)?;
-        let interface = &mut self.interfaces[incoming.origin.interface];
+        let interface = &mut self.network.interfaces[incoming.origin.interface];
         let Some(ours) = interface.hardware_address() else { return Ok(()) };
         match message {
             NdpRepr::NeighbourSolicitation { target, source_link } => {
@@ -199,9 +159,12 @@ impl Shard {
             // RFC 4861, 8.3 says SHOULD: anybody on the link can forge a redirect and so take over
             // a single destination unseen.
             NdpRepr::Redirect { .. } => Err(DropReason::RedirectRefused),
-            NdpRepr::RouterSolicitation { source_link } => {
-                self.on_router_solicitation(now, incoming.origin.interface, source, source_link)
-            }
+            NdpRepr::RouterSolicitation { source_link } => self.network.on_router_solicitation(
+                now,
+                incoming.origin.interface,
+                source,
+                source_link,
+            ),
         }
     }
 
@@ -216,7 +179,7 @@ impl Shard {
         source_link: Option<HardwareAddress>,
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
-        let interface = &mut self.interfaces[id];
+        let interface = &mut self.network.interfaces[id];
         let ours = interface.hardware_address().ok_or(DropReason::MalformedNeighbour)?;
         let state = interface.addressing.find(target.into()).map(Record::state);
         let state = state.ok_or(DropReason::NotOurAddress)?;
@@ -238,19 +201,64 @@ impl Shard {
         let neighbours = &mut interface.neighbours;
         let mut answer =
             neighbours.on_neighbour_solicitation(now, envelope, target, source_link, ours)?;
-        if !self.sharing.is_first() {
+        if !self.network.sharing.is_first() {
             return Ok(());
         }
         if let NdpRepr::NeighbourAdvertisement { router, replaces, .. } = &mut answer.message {
             // RFC 4429, 3.3: "Override flag cleared".
             *replaces = !is_unsettled;
             // RFC 4861, 7.2.5: hosts have no router any more that does not say in its answers that it is one.
-            *router = self.interfaces[id].addressing.advertiser.is_some();
+            *router = self.network.interfaces[id].addressing.advertiser.is_some();
         }
         let (to, station) = (answer.destination.into(), source_link.or(incoming.origin.station));
         let station = station.filter(|_| !answer.destination.is_multicast());
-        self.send_ndp(id, target.into(), to, answer.message, station);
+        self.network.send_ndp(id, target.into(), to, answer.message, station);
         Ok(())
+    }
+}
+
+impl NetworkLayer {
+    /// RFC 1122, 2.3.2.1: what a device that stands still has not taken is not asked again, nor counted as asked.
+    #[inline]
+    pub(crate) fn may_ask(&self, id: InterfaceId) -> bool {
+        let interface = &self.interfaces[id];
+        interface.neighbours.is_quiet() || !interface.outbox.has_question()
+    }
+
+    /// Queues an ARP request or a neighbour solicitation, or has the first shard of the host ask.
+    fn ask_neighbour(&mut self, id: InterfaceId, request: Request) {
+        if self.leaves_asking(id, &request) {
+            return;
+        }
+        let interface = &self.interfaces[id];
+        let Some(ours) = interface.hardware_address() else { return };
+        let Ok(source) = interface.source_for(request.target, request.target) else { return };
+        match (request.target, source) {
+            (IpAddr::V4(target), IpAddr::V4(source)) => {
+                let message = ArpRepr {
+                    operation: ArpOperation::Request,
+                    sender_hardware: ours,
+                    sender_protocol: source,
+                    target_hardware: HardwareAddress::ZERO,
+                    target_protocol: target,
+                };
+                let station = request.unicast_to.unwrap_or(HardwareAddress::BROADCAST);
+                self.send_arp(id, message, station);
+            }
+            (IpAddr::V6(target), IpAddr::V6(source)) => {
+                let destination = match request.unicast_to {
+                    Some(_) => target,
+                    None => wire::ndp::solicited_node(target),
+                };
+                // RFC 4429, 2.1 and 3.2: nobody's cache may be made to replace what it holds by an
+                // address that may turn out to be another's.
+                let is_unsettled = interface.addressing.is_unsettled(source.into());
+                let source_link = (!is_unsettled).then_some(ours);
+                let message = NdpRepr::NeighbourSolicitation { target, source_link };
+                self.send_ndp(id, source.into(), destination.into(), message, request.unicast_to);
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn send_arp(&mut self, id: InterfaceId, message: ArpRepr, station: HardwareAddress) {

@@ -7,6 +7,7 @@
 use crate::error::SocketError;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use crate::sockets::{Keys, Socket};
 use core::net::IpAddr;
@@ -23,9 +24,15 @@ impl Shard {
     /// # Errors
     /// No route leads there.
     pub fn path_mtu(&self, destination: IpAddr) -> Result<usize, SocketError> {
-        let (id, _) = self.route(destination)?;
-        let interface = &self.interfaces[id];
-        Ok(mtu_to(interface, &self.routes, &self.path_mtus, destination, Trust::Unverified))
+        let (id, _) = self.network.route(destination)?;
+        let interface = &self.network.interfaces[id];
+        Ok(mtu_to(
+            interface,
+            &self.network.routes,
+            &self.network.path_mtus,
+            destination,
+            Trust::Unverified,
+        ))
     }
 
     /// Limits packets by the route to this network; `None` is what the interface takes.
@@ -37,10 +44,10 @@ impl Shard {
         destination: Cidr,
         mtu_bytes: Option<usize>,
     ) -> Result<(), SocketError> {
-        if !self.routes.set_mtu(destination, mtu_bytes) {
+        if !self.network.routes.set_mtu(destination, mtu_bytes) {
             return Err(SocketError::NoRoute(destination.address()));
         }
-        self.path_mtus.invalidate();
+        self.network.path_mtus.invalidate();
         Ok(())
     }
 
@@ -48,16 +55,16 @@ impl Shard {
     /// for networks that lose long packets and the reports of it as well. Peers get no segments shorter than
     /// [`tcp::MSS_MIN`] all the same.
     pub fn set_mss_clamp(&mut self, id: InterfaceId, mss_max: Option<u16>) {
-        if let Some(interface) = self.interfaces.get_mut(id) {
+        if let Some(interface) = self.network.interfaces.get_mut(id) {
             interface.mss_max = mss_max;
-            self.path_mtus.invalidate();
+            self.network.path_mtus.invalidate();
         }
     }
 
     /// How many datagrams, raw packets and messages of its own may wait for the device of interface `id`, of
     /// all sockets together; at least one. What waits already, stays.
     pub fn set_transmit_queue(&mut self, id: InterfaceId, packets_max: usize) {
-        if let Some(interface) = self.interfaces.get_mut(id) {
+        if let Some(interface) = self.network.interfaces.get_mut(id) {
             interface.outbox.set_packets_max(packets_max.max(1));
         }
     }
@@ -66,9 +73,9 @@ impl Shard {
     /// takes. Connections by it change their segments at once; what is outstanding and too long is
     /// sent again.
     pub fn set_mtu(&mut self, now: Instant, id: InterfaceId, mtu_bytes: usize) {
-        let Some(interface) = self.interfaces.get_mut(id) else { return };
+        let Some(interface) = self.network.interfaces.get_mut(id) else { return };
         interface.mtu_max = Some(mtu_bytes);
-        self.path_mtus.invalidate();
+        self.network.path_mtus.invalidate();
         let by_it = |socket: &Socket| match socket {
             Socket::Tcp(socket) => socket.path.interface == id,
             _ => false,
@@ -84,19 +91,12 @@ impl Shard {
     /// Lets a connection look again at what its path is and takes, where that may have changed.
     #[inline]
     pub(crate) fn refresh_path(&mut self, now: Instant, index: u32) {
-        let generation = self.path_generation();
+        let generation = self.network.path_generation();
         let Some(socket) = self.sockets.tcp(index) else { return };
         if socket.path.generation != generation {
             socket.path.generation = generation;
             self.renew_path(now, index);
         }
-    }
-
-    /// A number that changes whenever a route, an interface, a switch, a filter or what is known of
-    /// a path does: both of its parts only ever grow.
-    #[inline]
-    pub(crate) fn path_generation(&self) -> u32 {
-        self.path_mtus.generation().wrapping_add(self.routes.generation() as u32)
     }
 
     #[inline(never)]
@@ -105,14 +105,34 @@ impl Shard {
         self.refresh_multidata(index);
         let Some(socket) = self.sockets.tcp(index) else { return };
         let (id, remote) = (socket.path.interface, socket.flow().remote.ip());
-        let (announced, mss) = (self.announced_mss(id, remote), self.path_mss(id, remote));
-        let needs_fragments = self.path_mtus.needs_fragments(remote, Trust::Verified);
+        let (announced, mss) =
+            (self.network.announced_mss(id, remote), self.network.path_mss(id, remote));
+        let needs_fragments = self.network.path_mtus.needs_fragments(remote, Trust::Verified);
         if let Some(socket) = self.sockets.tcp(index) {
             socket.path.network.set_may_fragment(needs_fragments);
             let connection = &mut socket.connection;
             connection.set_announced_mss(announced);
             self.connection_counters.lend(connection, |it| it.set_path_mss(now, mss));
         }
+    }
+
+    /// A packet of a connection was too big for its path; the report quoted what is in flight.
+    pub(crate) fn on_tcp_too_big(&mut self, now: Instant, index: u32, mtu_bytes: usize) {
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        let remote = socket.flow().remote.ip();
+        if self.network.path_mtus.on_report(now, remote, mtu_bytes, Trust::Verified) {
+            self.counters.path_mtus_lowered += 1;
+        }
+        self.refresh_path(now, index);
+    }
+}
+
+impl NetworkLayer {
+    /// A number that changes whenever a route, an interface, a switch, a filter or what is known of
+    /// a path does: both of its parts only ever grow.
+    #[inline]
+    pub(crate) fn path_generation(&self) -> u32 {
+        self.path_mtus.generation().wrapping_add(self.routes.generation() as u32)
     }
 
     /// The longest segment that the path to `remote` by interface `id` takes, without headers.
@@ -132,16 +152,6 @@ impl Shard {
     pub(crate) fn announced_mss(&self, id: InterfaceId, remote: IpAddr) -> u16 {
         let interface = &self.interfaces[id];
         mss_of(interface, remote, interface.mtu_bytes(remote.is_ipv4()))
-    }
-
-    /// A packet of a connection was too big for its path; the report quoted what is in flight.
-    pub(crate) fn on_tcp_too_big(&mut self, now: Instant, index: u32, mtu_bytes: usize) {
-        let Some(socket) = self.sockets.tcp(index) else { return };
-        let remote = socket.flow().remote.ip();
-        if self.path_mtus.on_report(now, remote, mtu_bytes, Trust::Verified) {
-            self.counters.path_mtus_lowered += 1;
-        }
-        self.refresh_path(now, index);
     }
 
     /// A datagram of one of our sockets was too big for its path, or somebody says so.

@@ -163,7 +163,7 @@ impl Shard {
             || queued.packets >= KEPT_PACKETS_MAX
             || (queued.packets > 0 && self.holds_more_of_others(index, &payload))
         {
-            return self.compact(&payload);
+            return self.network.compact(&payload);
         }
         self.note_holding(index);
         Ok(payload)

@@ -35,6 +35,7 @@ use crate::foreign_icmp::must_be_of;
 use crate::ingress::Incoming;
 use crate::inspection::SocketKind;
 use crate::multicast::MulticastOptions;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
 use crate::pressure::Queued;
@@ -249,7 +250,7 @@ impl Shard {
         ) {
             return Err(SocketError::ProtocolNotRaw);
         }
-        self.check_raw_local(local)?;
+        self.network.check_raw_local(local)?;
         if self.sockets.raws.bound.len() >= RAW_SOCKETS_MAX {
             return Err(SocketError::TooManySockets);
         }
@@ -272,7 +273,7 @@ impl Shard {
         identifier: u16,
     ) -> Result<SocketId, SocketError> {
         let local = local.to_canonical();
-        self.check_raw_local(local)?;
+        self.network.check_raw_local(local)?;
         let options = BindOptions::default();
         let local = self.with_port(Protocol::Echo, SocketAddr::new(local, identifier), options)?;
         let socket = RawSocket::new(Bound::Echo(local.port()), local.ip());
@@ -285,13 +286,6 @@ impl Shard {
     pub(crate) fn insert_echo_forwarder(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
         let socket = RawSocket::new(Bound::Forwarded(prefix), prefix.address());
         self.sockets.insert(Socket::Raw(Box::new(socket)))
-    }
-
-    fn check_raw_local(&self, local: IpAddr) -> Result<(), SocketError> {
-        if !self.sharing.is_first() {
-            return Err(BadArgument::NotFirstShard.into());
-        }
-        self.check_local(SocketAddr::new(local, 0))
     }
 
     /// The application let go of a raw socket.
@@ -370,7 +364,7 @@ impl Shard {
         let (bound, protocol) = (socket.bound, socket.protocol_to(to)?);
         let (own_hop_limit, discovery) = (socket.hop_limit, socket.mtu_discovery);
         let Way { interface_id, next_hop, source, hop_limit } =
-            self.way(local, to, None, MulticastOptions::default())?;
+            self.network.way(local, to, None, MulticastOptions::default())?;
         if hop_limit == 0 {
             // Nothing to this group crosses a link, and what a raw socket sends does not come back to this host.
             return Err(BadArgument::GroupOfThisHost(to).into());
@@ -378,7 +372,7 @@ impl Shard {
         let hop_limit = own_hop_limit.unwrap_or(hop_limit);
         let mut template = HeaderTemplate::new(source, to, protocol, hop_limit, 0);
         let len = payload.len();
-        self.fit_datagram(&mut template, interface_id, len, discovery)?;
+        self.network.fit_datagram(&mut template, interface_id, len, discovery)?;
         let header = head_of(bound, &template, &payload)?;
         let header_len = len.min(header.len());
         payload.trim_front(header_len);
@@ -469,7 +463,7 @@ impl Shard {
     pub(crate) fn deliver_raw(&mut self, incoming: &Incoming<'_>) -> bool {
         let (protocol, destination) = (incoming.info.protocol, incoming.info.destination);
         let count = self.sockets.raws.takers(protocol, destination).count();
-        if count == 0 || self.is_foreign(incoming) {
+        if count == 0 || self.network.is_foreign(incoming) {
             return false;
         }
         let mut copy = None;
@@ -487,13 +481,13 @@ impl Shard {
 
     /// Gives a sound ICMP message to the sockets that it is for, and says whether there are any.
     pub(crate) fn deliver_icmp(&mut self, incoming: &Incoming<'_>, message: &IcmpIncoming) -> bool {
-        if self.is_foreign(incoming) {
+        if self.network.is_foreign(incoming) {
             return false;
         }
-        if !self.sharing.is_first() {
+        if !self.network.sharing.is_first() {
             // All shards get what is said to find hosts.
             if !matches!(message, IcmpIncoming::Ndp | IcmpIncoming::Mld) {
-                self.copy_to_first(incoming);
+                self.network.copy_to_first(incoming);
             }
             return false;
         }
@@ -529,14 +523,14 @@ impl Shard {
         let (its_protocol, local) = (error.quoted.protocol, error.quoted.local.ip());
         let has_taker = self.sockets.raws.takers(its_protocol, local).next().is_some();
         let is_known =
-            self.is_own_address(local) && (has_taker || self.echo_asker(error).is_some());
+            self.network.is_own_address(local) && (has_taker || self.echo_asker(error).is_some());
         let IcmpErrorKind::PacketTooBig { mtu_bytes } = error.kind else { return is_known };
         // Nobody fragments our echo replies on the way (RFC 8201, 4: a node MUST reduce its estimate); those of IPv4
         // may be fragmented there.
         let answers = error.quoted.is_echo_reply && its_protocol == protocol::ICMPV6;
-        let is_known = is_known || (answers && self.accepts(local));
+        let is_known = is_known || (answers && self.network.accepts(local));
         if is_known {
-            self.on_udp_too_big(now, error.quoted.remote.ip(), mtu_bytes);
+            self.network.on_udp_too_big(now, error.quoted.remote.ip(), mtu_bytes);
         }
         is_known
     }
@@ -560,7 +554,7 @@ impl Shard {
                 self.may_keep(queued)?;
                 match copy {
                     Some(copy) => copy.clone(),
-                    None => copy.insert(self.compact(&payload)?).clone(),
+                    None => copy.insert(self.network.compact(&payload)?).clone(),
                 }
             }
             None => self.keep(index, queued, payload, incoming.batch.is_sparse(incoming.index))?,
@@ -579,6 +573,15 @@ impl Shard {
     fn raw_socket(&mut self, id: SocketId) -> Result<&mut RawSocket, SocketError> {
         let index = self.sockets.index(id)?;
         self.sockets.raw(index).ok_or(SocketError::InvalidSocket)
+    }
+}
+
+impl NetworkLayer {
+    fn check_raw_local(&self, local: IpAddr) -> Result<(), SocketError> {
+        if !self.sharing.is_first() {
+            return Err(BadArgument::NotFirstShard.into());
+        }
+        self.check_local(SocketAddr::new(local, 0))
     }
 }
 

@@ -56,18 +56,23 @@ impl Shard {
         gateway: Option<IpAddr>,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        self.interfaces.with_device(id)?;
+        self.network.interfaces.with_device(id)?;
         if let Some(gateway) = gateway.filter(|it| it.is_ipv4() != destination.address().is_ipv4())
         {
             return Err(BadArgument::GatewayOfOtherFamily { gateway, destination }.into());
         }
         // Which addresses the host has the first shard knows: another one hears of them later, and must not refuse
         // what that one took, nor the other way round.
-        let is_first = self.sharing.is_first();
-        if let Some(gateway) = gateway.filter(|it| is_first && self.is_own_address(*it)) {
+        let is_first = self.network.sharing.is_first();
+        if let Some(gateway) = gateway.filter(|it| is_first && self.network.is_own_address(*it)) {
             return Err(BadArgument::OwnGateway(gateway).into());
         }
-        self.routes.insert(Route::new(destination, gateway, id.number(), RouteOrigin::Program));
+        self.network.routes.insert(Route::new(
+            destination,
+            gateway,
+            id.number(),
+            RouteOrigin::Program,
+        ));
         Ok(())
     }
 
@@ -83,7 +88,7 @@ impl Shard {
         destination: Cidr,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        let removed = self.routes.remove_on(destination, id.number(), None);
+        let removed = self.network.routes.remove_on(destination, id.number(), None);
         removed.ok_or(SocketError::NoRoute(destination.address()))?;
         self.reroute_all(now);
         Ok(())
@@ -98,8 +103,8 @@ impl Shard {
     /// # Errors
     /// [`SocketError::NoSuchInterface`].
     pub fn remove_interface(&mut self, now: Instant, id: InterfaceId) -> Result<(), SocketError> {
-        let interface = self.interfaces.with_device(id)?;
-        self.past_interfaces.add(interface);
+        let interface = self.network.interfaces.with_device(id)?;
+        self.network.past_interfaces.add(interface);
         let waiting = core::iter::from_fn(|| interface.outbox.pop()).count()
             + interface.neighbours.waiting_count();
         let blocked = core::mem::take(&mut interface.blocked);
@@ -113,18 +118,18 @@ impl Shard {
         let gone = Interface::new(config, id, 0);
         // Those who wait are told below, with all others.
         *interface = Interface { is_removed: true, blocked, ..gone };
-        self.checked_addresses = None;
+        self.network.checked_addresses = None;
         self.drops.add_many(DropReason::InterfaceRemoved, waiting as u64);
         self.counters.interfaces_removed += 1;
-        self.routes.remove_interface(id.number());
+        self.network.routes.remove_interface(id.number());
         for cidr in addresses {
-            self.address_events.push(AddressEvent::Removed(id, cidr));
+            self.network.address_events.push(AddressEvent::Removed(id, cidr));
         }
         self.reroute_all(now);
         let mut ended = 0;
         for index in self.connections() {
             let Some(socket) = self.sockets.tcp_ref(index) else { continue };
-            let is_homeless = !self.accepts(socket.flow().local.ip());
+            let is_homeless = !self.network.accepts(socket.flow().local.ip());
             if (socket.path.interface == id || is_homeless)
                 && let Some(socket) = self.sockets.tcp(index)
             {
@@ -133,7 +138,7 @@ impl Shard {
                 self.settle(now, index);
             }
         }
-        self.interface_events.push(InterfaceEvent::Removed(id, ended));
+        self.network.interface_events.push(InterfaceEvent::Removed(id, ended));
         Ok(())
     }
 
@@ -143,7 +148,7 @@ impl Shard {
     pub fn reroute_all(&mut self, now: Instant) {
         let mut blocked = Vec::new();
         // The lists are made anew: to look there for each that moves would cost as many steps again.
-        for interface in self.interfaces.iter_mut() {
+        for interface in self.network.interfaces.iter_mut() {
             interface.ready.clear();
             interface.waiting.clear();
             blocked.append(&mut interface.blocked);
@@ -165,7 +170,7 @@ impl Shard {
     /// again and again, such entries are taken out when they are the most.
     pub(crate) fn on_queued_gone(&mut self, id: InterfaceId) {
         let entries_max = 2 * self.sockets.slot_count();
-        let Some(interface) = self.interfaces.get_mut(id) else { return };
+        let Some(interface) = self.network.interfaces.get_mut(id) else { return };
         if interface.ready.len() <= entries_max {
             return;
         }
@@ -176,7 +181,7 @@ impl Shard {
                 && socket.path.interface == id
                 && core::mem::take(&mut socket.queued)
             {
-                self.interfaces[id].ready.add(index, &mut socket.queued);
+                self.network.interfaces[id].ready.add(index, &mut socket.queued);
             }
         }
     }
@@ -191,18 +196,18 @@ impl Shard {
             if flow.local.ip() != address {
                 continue;
             }
-            let stays = by != id && self.is_own_address(address);
+            let stays = by != id && self.network.is_own_address(address);
             // On another link this would be another host.
-            let may_move = self.is_own_address(address) && !is_of_a_link(remote);
-            let found = self.route_from(address, remote, None).ok().filter(|_| may_move);
-            let usual = self.route(remote).ok().map(|(id, _)| id);
+            let may_move = self.network.is_own_address(address) && !is_of_a_link(remote);
+            let found = self.network.route_from(address, remote, None).ok().filter(|_| may_move);
+            let usual = self.network.route(remote).ok().map(|(id, _)| id);
             let Some(socket) = self.sockets.tcp(index) else { continue };
             match found {
                 _ if stays => {}
                 Some((other, next_hop)) => {
                     socket.path.keeps_interface = usual != Some(other);
                     self.lead(index, other, next_hop);
-                    self.path_mtus.invalidate();
+                    self.network.path_mtus.invalidate();
                 }
                 None => socket.connection.on_address_removed(),
             }
@@ -220,14 +225,14 @@ impl Shard {
     pub(crate) fn reroute(&mut self, index: u32) {
         let Some(socket) = self.sockets.tcp_ref(index) else { return };
         let (old, remote) = (socket.path.interface, socket.flow().remote.ip());
-        let keeps = socket.path.keeps_interface && !self.interfaces[old].is_out;
-        let kept = if keeps { self.route_of(old, remote) } else { None };
+        let keeps = socket.path.keeps_interface && !self.network.interfaces[old].is_out;
+        let kept = if keeps { self.network.route_of(old, remote) } else { None };
         let found = match kept {
             Some(route) => Ok((old, route.next_hop(remote))),
             None => {
                 // On another link this would be another host.
                 let stays = is_of_a_link(remote) && old != InterfaceId::LOOPBACK;
-                self.route_by(remote, stays.then_some(old))
+                self.network.route_by(remote, stays.then_some(old))
             }
         };
         let Ok((id, next_hop)) = found else { return };
@@ -244,7 +249,7 @@ impl Shard {
         (socket.path.interface, socket.path.next_hop) = (id, next_hop);
         if socket.queued {
             socket.queued = false;
-            let interface = &mut self.interfaces[old];
+            let interface = &mut self.network.interfaces[old];
             interface.ready.remove(index);
             interface.waiting.retain(|(_, waiting)| *waiting != index);
         }
@@ -297,7 +302,11 @@ mod tests {
             shard.close(now, socket);
         }
         assert_eq!(shard.socket_count(), 1);
-        assert!(shard.interfaces[id].ready.len() < 8, "{}", shard.interfaces[id].ready.len());
+        assert!(
+            shard.network.interfaces[id].ready.len() < 8,
+            "{}",
+            shard.network.interfaces[id].ready.len()
+        );
         assert!(!shard.wants_transmit(), "nobody is to wait for it");
         let capabilities = Capabilities::plain(Medium::Ip, 1_500);
         shard.on_device_replaced(now, id, capabilities);
@@ -347,7 +356,8 @@ mod tests {
             let remote = core::net::SocketAddr::new(IpAddr::from([10, 0, 0, last]), 80);
             shard.tcp_connect(now, None, remote).expect("a route");
         }
-        let lens = |shard: &Shard| [first, second].map(|id| shard.interfaces[id].ready.len());
+        let lens =
+            |shard: &Shard| [first, second].map(|id| shard.network.interfaces[id].ready.len());
         assert_eq!(lens(&shard), [48, 0]);
         let network = "10.0.0.0/25".parse().expect("a network");
         for _ in 0..3 {

@@ -6,37 +6,29 @@
 //! `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs`, and what hosts say to each other about the network itself
 //! `control.rs` and `neighbours.rs`; how interfaces come by addresses is `addressing/`.
 
-use crate::addressing::{AddressEvent, check_fixed};
+use crate::addressing::check_fixed;
 use crate::backlog::Waiting;
 use crate::counters::{ConnectionCounters, InterfaceCounters, ShardCounters, StackCounters};
 use crate::egress::Planned;
-use crate::error::{BadArgument, SocketError};
-use crate::event::{Events, Kept, Readiness, SocketEvent};
+use crate::error::SocketError;
+use crate::event::{Events, Readiness, SocketEvent};
 use crate::fast_open::FastOpen;
-use crate::filter::GuardedFilter;
-use crate::flow_labels::FlowLabels;
 use crate::flow_table::FlowTable;
 use crate::forwarding::Forwarding;
 use crate::interface::{Interface, InterfaceConfig};
-use crate::interfaces::{InterfaceId, Interfaces};
-use crate::loopback;
+use crate::interfaces::InterfaceId;
 use crate::multirouting::Copies;
-use crate::negotiation::InterfaceEvent;
-use crate::outbox::Outgoing;
+use crate::network::NetworkLayer;
 use crate::pressure::Pressure;
 use crate::schedule::Deadlines;
-use crate::share::Sharing;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
 use crate::spent_cookies::SpentCookies;
 use crate::train::Train;
 use batch::{BlockPool, Unread};
 use core::hash::BuildHasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use counters::{BatchSizes, DropCounters, DropReason, RefusalCounters};
-use ip::{
-    Cidr, Identifications, PathMtuConfig, PathMtus, RateLimiter, Reassembly, ReassemblyConfig,
-    Route, RouteOrigin, RouteTable,
-};
+use ip::{Cidr, RateLimiter, Route, RouteOrigin};
 use std::sync::Arc;
 use tcp::IsnGenerator;
 use tcp::{SynCookies, TimeWait};
@@ -54,11 +46,6 @@ pub struct ShardConfig {
     /// Sockets that may be open at once, connections included.
     pub sockets_max: usize,
 }
-
-/// ICMP errors per second (as Linux has it), and at once after a pause. Echo replies are bounded
-/// by the outbox alone.
-const ICMP_PER_SECOND: u32 = 1_000;
-const ICMP_BURST: u32 = 200;
 
 /// Resets per second for segments without a connection, at once after a pause; an answer costs one to
 /// three of them.
@@ -104,10 +91,9 @@ pub const TIME_WAIT_MAX: usize = 65_536;
 /// that it lacked, or until [`Shard::poll_timeout`]. A device that has frames and no memory to receive them into is
 /// asked again after a millisecond, not at once. Every call but `on_transmitted` may come at any time in between.
 pub struct Shard {
+    pub(crate) network: NetworkLayer,
     pub(crate) config: Arc<tcp::Config>,
     pub(crate) pool: BlockPool,
-    pub(crate) interfaces: Interfaces,
-    pub(crate) routes: RouteTable,
     pub(crate) sockets: Sockets,
     /// Handshakes that peers began and have not completed.
     pub(crate) half_open: FlowTable<Waiting>,
@@ -122,36 +108,16 @@ pub struct Shard {
     pub(crate) forwarding: Forwarding,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: Events,
-    pub(crate) address_events: Kept<AddressEvent>,
-    pub(crate) interface_events: Kept<InterfaceEvent>,
-    /// `ip_multidata_outbound` of all interfaces together.
-    pub(crate) multidata_outbound: bool,
-    pub(crate) filter: Option<GuardedFilter>,
-    /// Of the loopback interface.
-    pub(crate) loopback: loopback::Batches,
-    pub(crate) sharing: Sharing,
     pub(crate) sequence_numbers: IsnGenerator,
-    pub(crate) flow_labels: FlowLabels,
-    pub(crate) icmp_limit: RateLimiter,
     /// Of resets for segments without a connection.
     pub(crate) reset_limit: RateLimiter,
-    /// What interfaces draw their random delays from.
-    seed: u64,
-    pub(crate) reassembly: Reassembly<Keys>,
-    pub(crate) identifications: Identifications<Keys>,
-    pub(crate) path_mtus: PathMtus<Keys>,
     pub(crate) counters: ShardCounters,
-    /// What interfaces that were removed have counted.
-    pub(crate) past_interfaces: InterfaceCounters,
     pub(crate) drops: DropCounters,
     pub(crate) refusals: RefusalCounters,
     pub(crate) connection_counters: ConnectionCounters,
     pub(crate) tcp_options: wire::TcpOptionCounters,
     /// The flow of the last segment and its connection.
     pub(crate) flow_cache: Option<(Flow, u32)>,
-    /// Source and destination of the last TCP segment that was for us, and the interface that it came by: the next one
-    /// mostly has them, too. Whoever changes what an interface accepts forgets them.
-    pub(crate) checked_addresses: Option<(InterfaceId, IpAddr, IpAddr)>,
     /// Whether there are trains, and the one that may be under way.
     pub(crate) receive_trains: bool,
     pub(crate) train: Train,
@@ -182,13 +148,12 @@ impl Shard {
         };
         let keys = Keys(word(16), word(24));
         let sequence_key = core::array::from_fn(|i| config.secret[i]);
-        let mut shard = Self {
+        Self {
+            network: NetworkLayer::new(&config.pool, &config.secret, keys),
             config: Arc::new(config.tcp),
             unread: Unread::datagrams(&config.pool),
             unread_streams: Unread::streams(&config.pool),
             pool: config.pool,
-            interfaces: Interfaces::new(loopback::interface()),
-            routes: RouteTable::default(),
             sockets: Sockets::new(keys, config.sockets_max),
             half_open: FlowTable::new(keys),
             syn_cookies: SynCookies::new(derive_key(keys, "SYN cookies")),
@@ -201,28 +166,14 @@ impl Shard {
             forwarding: Forwarding::new(keys),
             deadlines: Deadlines::default(),
             events: Events::default(),
-            address_events: Kept::default(),
-            interface_events: Kept::default(),
-            multidata_outbound: true,
-            filter: None,
-            loopback: None,
-            sharing: Sharing::new([word(8), word(16)]),
-            seed: keys.hash_one("addressing"),
             sequence_numbers: IsnGenerator::new(sequence_key),
-            flow_labels: FlowLabels::new(keys),
             reset_limit: RateLimiter::new(RESETS_PER_SECOND, RESETS_BURST, word(8).rotate_left(32)),
-            icmp_limit: RateLimiter::new(ICMP_PER_SECOND, ICMP_BURST, word(8)),
-            reassembly: Reassembly::new(ReassemblyConfig::default(), keys),
-            identifications: Identifications::new(Keys(word(8), word(16))),
-            path_mtus: PathMtus::new(PathMtuConfig::default(), keys),
             counters: ShardCounters::default(),
-            past_interfaces: InterfaceCounters::default(),
             drops: DropCounters::default(),
             refusals: RefusalCounters::default(),
             connection_counters: ConnectionCounters::default(),
             tcp_options: wire::TcpOptionCounters::default(),
             flow_cache: None,
-            checked_addresses: None,
             receive_trains: true,
             train: Train::default(),
             train_sizes: BatchSizes::default(),
@@ -231,9 +182,7 @@ impl Shard {
             lost_here: 0,
             touched: Vec::new(),
             pressure: Pressure::default(),
-        };
-        shard.negotiate(InterfaceId::LOOPBACK);
-        shard
+        }
     }
 
     /// Adds an interface with its addresses and the routes that follow from them, in the place of one that was
@@ -244,43 +193,25 @@ impl Shard {
     /// its family, or there are [`INTERFACES_MAX`](crate::INTERFACES_MAX) interfaces, and for an address as [`Shard::add_address`].
     pub fn add_interface(&mut self, config: InterfaceConfig) -> Result<InterfaceId, SocketError> {
         check_fixed(&config.addresses)?;
-        let id = self.interfaces.next_id()?;
+        let id = self.network.interfaces.next_id()?;
         let everywhere = |gateway: &IpAddr| match gateway {
             IpAddr::V4(_) => Cidr::ANY_IPV4,
             IpAddr::V6(_) => Cidr::ANY_IPV6,
         };
-        self.check_gateways(&config)?;
+        self.network.check_gateways(&config)?;
         let number = id.number();
         for cidr in &config.addresses {
-            self.routes.insert(Route::new(*cidr, None, number, RouteOrigin::Link));
+            self.network.routes.insert(Route::new(*cidr, None, number, RouteOrigin::Link));
         }
         for gateway in &config.gateways {
             let (everywhere, origin) = (everywhere(gateway), RouteOrigin::Program);
-            self.routes.insert(Route::new(everywhere, Some(*gateway), number, origin));
+            self.network.routes.insert(Route::new(everywhere, Some(*gateway), number, origin));
         }
-        let seed = self.seed.wrapping_add(u64::from(id.number()));
-        self.interfaces.put(Interface::new(config, id, seed));
-        self.checked_addresses = None;
-        self.negotiate(id);
+        let seed = self.network.seed.wrapping_add(u64::from(id.number()));
+        self.network.interfaces.put(Interface::new(config, id, seed));
+        self.network.checked_addresses = None;
+        self.network.negotiate(id);
         Ok(id)
-    }
-
-    fn check_gateways(&self, config: &InterfaceConfig) -> Result<(), SocketError> {
-        for (at, gateway) in config.gateways.iter().enumerate() {
-            if !config.addresses.iter().any(|cidr| cidr.contains(*gateway)) {
-                return Err(BadArgument::FarGateway(*gateway).into());
-            }
-            let is_own = config.addresses.iter().any(|cidr| cidr.address() == *gateway);
-            if is_own || self.is_own_address(*gateway) {
-                return Err(BadArgument::OwnGateway(*gateway).into());
-            }
-            let mut before = config.gateways[..at].iter();
-            let is_other = |it: &&IpAddr| it.is_ipv4() == gateway.is_ipv4() && *it != gateway;
-            if let Some(other) = before.find(is_other) {
-                return Err(BadArgument::TwoGateways(*other, *gateway).into());
-            }
-        }
-        Ok(())
     }
 
     /// When [`Shard::on_timeout`] wants to be called next.
@@ -290,9 +221,9 @@ impl Shard {
         first = Instant::earliest(first, self.time_wait.next());
         first = Instant::earliest(first, self.forwarding.next());
         first = Instant::earliest(first, self.spent_cookies.poll_timeout());
-        first = Instant::earliest(first, self.reassembly.poll_timeout());
-        first = Instant::earliest(first, self.path_mtus.poll_timeout());
-        for interface in self.interfaces.iter() {
+        first = Instant::earliest(first, self.network.reassembly.poll_timeout());
+        first = Instant::earliest(first, self.network.path_mtus.poll_timeout());
+        for interface in self.network.interfaces.iter() {
             first = Instant::earliest(first, interface.neighbours.poll_timeout());
             first = Instant::earliest(first, interface.addressing.poll_timeout());
             first = Instant::earliest(first, interface.groups.poll_timeout());
@@ -302,12 +233,12 @@ impl Shard {
 
     /// Lets everything that is due happen.
     pub fn on_timeout(&mut self, now: Instant) {
-        for interface in self.interfaces.iter_mut() {
+        for interface in self.network.interfaces.iter_mut() {
             interface.neighbours.on_timeout(now);
         }
-        self.expire_fragments(now);
+        self.network.expire_fragments(now);
         self.on_addressing_timeout(now);
-        self.path_mtus.on_timeout(now);
+        self.network.path_mtus.on_timeout(now);
         self.on_backlog_timeout(now);
         self.on_time_wait_timeout(now);
         self.on_forwarding_timeout(now);
@@ -340,14 +271,14 @@ impl Shard {
     /// device that failed, until another takes its place, is not counted, here and in the next.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        let mut open = self.interfaces.iter().filter(|i| !i.has_failed);
+        let mut open = self.network.interfaces.iter().filter(|i| !i.has_failed);
         open.any(|it| !it.is_idle())
     }
 
     /// Whether packets wait for a neighbour to answer, which it does or is given up in a few seconds.
     #[must_use]
     pub fn awaits_neighbours(&self) -> bool {
-        self.interfaces.iter().any(|i| !i.has_failed && i.neighbours.has_waiting())
+        self.network.interfaces.iter().any(|i| !i.has_failed && i.neighbours.has_waiting())
     }
 
     /// Whether datagrams or messages of the host's own wait for interface `id`, whose device may have failed: for
@@ -355,31 +286,25 @@ impl Shard {
     #[must_use]
     pub fn has_messages(&self, id: InterfaceId) -> bool {
         let waits = |it: &Interface| !it.outbox.is_empty() || it.neighbours.has_waiting();
-        self.interfaces.get(id).is_some_and(waits)
+        self.network.interfaces.get(id).is_some_and(waits)
     }
 
     /// How many packets were dropped for one reason.
     #[must_use]
     pub fn drop_count(&self, reason: DropReason) -> u64 {
-        self.drops.count(reason)
+        self.drops.count(reason) + self.network.drops.count(reason)
     }
 
     /// What was counted so far, over all connections.
     #[must_use]
     pub fn counters(&self) -> StackCounters {
         let tcp = self.connection_counters.sums();
-        let mut sum = self.past_interfaces;
-        self.interfaces.iter().for_each(|interface| sum.add(interface));
-        let InterfaceCounters { routers, dhcp, neighbours } = sum;
+        let InterfaceCounters { routers, dhcp, neighbours } = self.network.interface_counters();
         let tcp_options = self.tcp_options;
-        let shard = ShardCounters {
-            path_mtus_evicted: self.path_mtus.evicted(),
-            address_events_forgotten: self.address_events.forgotten,
-            interface_events_forgotten: self.interface_events.forgotten,
-            filter_panics: self.filter_panics(),
-            ..self.counters
-        };
-        let (refusals, drops) = (self.refusals, self.drops);
+        let mut shard = self.network.counters();
+        shard.merge(&self.counters);
+        let (refusals, mut drops) = (self.refusals, self.network.drops);
+        drops.merge(&self.drops);
         StackCounters { shard, tcp, tcp_options, routers, dhcp, neighbours, refusals, drops }
     }
 
@@ -405,7 +330,7 @@ impl Shard {
         let events = socket.connection.take_events();
         if !socket.connection.wants_transmit(now) {
             socket.allowance_bytes = 0;
-        } else if let Some(interface) = self.interfaces.get_mut(socket.path.interface) {
+        } else if let Some(interface) = self.network.interfaces.get_mut(socket.path.interface) {
             if socket.allowance_bytes > 0 {
                 interface.ready.add_first(index, &mut socket.queued);
             } else {
@@ -461,7 +386,7 @@ impl Shard {
             self.deadlines.shrink(slots);
             self.events.shrink();
             self.pressure.shrink(slots);
-            for interface in self.interfaces.iter_mut() {
+            for interface in self.network.interfaces.iter_mut() {
                 interface.ready.shrink();
                 interface.waiting.shrink_to_fit();
             }
@@ -472,101 +397,6 @@ impl Shard {
     pub(crate) fn remove_flow(&mut self, flow: &Flow, index: u32) {
         self.sockets.remove_flow(flow, index);
         self.flow_cache = self.flow_cache.filter(|(_, cached)| *cached != index);
-    }
-
-    /// The route to `destination`: the interface and the next hop on its link.
-    pub(crate) fn route(&self, destination: IpAddr) -> Result<(InterfaceId, IpAddr), SocketError> {
-        if destination.is_unspecified() {
-            return Err(BadArgument::NoDestination(destination).into());
-        }
-        if self.is_own_address(destination) {
-            return Ok((InterfaceId::LOOPBACK, destination));
-        }
-        let route = self.routes.lookup(destination).ok_or_else(|| self.no_way(destination))?;
-        let is_up = |route: &&Route| {
-            self.interfaces.get(InterfaceId::numbered(route.interface)).is_some_and(|it| !it.is_out)
-        };
-        let route = self.routes.duplicating(destination).find(is_up).copied().unwrap_or(route);
-        Ok((InterfaceId::numbered(route.interface), route.next_hop(destination)))
-    }
-
-    /// Why nothing leads to `destination`: what is missing first is an address of its IP version.
-    #[cold]
-    fn no_way(&self, destination: IpAddr) -> SocketError {
-        let is_of_it = |cidr: &ip::Cidr| cidr.address().is_ipv4() == destination.is_ipv4();
-        let has = |it: &Interface| !it.is_loopback && it.addresses.iter().any(is_of_it);
-        match self.interfaces.iter().any(has) {
-            true => SocketError::NoRoute(destination),
-            false => SocketError::NoSourceFor(destination),
-        }
-    }
-
-    /// As [`Shard::route`], by the interface that was asked for, if any: to the host that has the address on
-    /// its link.
-    ///
-    /// # Errors
-    /// [`SocketError::NoRoute`] where no route of that interface leads to `destination`.
-    pub(crate) fn route_by(
-        &self,
-        destination: IpAddr,
-        asked: Option<InterfaceId>,
-    ) -> Result<(InterfaceId, IpAddr), SocketError> {
-        let Some(id) = asked else { return self.route(destination) };
-        if self.interfaces[id].is_ours(destination) {
-            return Ok((InterfaceId::LOOPBACK, destination));
-        }
-        let route = self.route_of(id, destination).ok_or(SocketError::NoRoute(destination))?;
-        Ok((id, route.next_hop(destination)))
-    }
-
-    /// The route to `destination` by interface `id`.
-    pub(crate) fn route_of(&self, id: InterfaceId, destination: IpAddr) -> Option<&Route> {
-        let leads = |route: &&Route| {
-            route.interface == id.number() && route.destination.contains(destination)
-        };
-        self.routes.routes().iter().find(leads)
-    }
-
-    /// As [`Shard::route_by`], for what has the source `source`, or none yet (unspecified). Answers to an
-    /// address are taken by its own interface only, so what has it leaves by that one, whatever route
-    /// would be used otherwise (RFC 1122, 3.3.4.2 (B), the strong model).
-    ///
-    /// # Errors
-    /// [`SocketError::NoRoute`] where no route of that interface leads to `destination`, or another was asked for.
-    pub(crate) fn route_from(
-        &self,
-        source: IpAddr,
-        destination: IpAddr,
-        asked: Option<InterfaceId>,
-    ) -> Result<(InterfaceId, IpAddr), SocketError> {
-        let found = self.route_by(destination, asked)?;
-        let has = |interface: &Interface| interface.may_send_from(source);
-        if self.interfaces.get(found.0).is_some_and(has) || source.is_loopback() {
-            return Ok(found);
-        }
-        if asked.is_some() {
-            return Err(SocketError::NoRoute(destination));
-        }
-        let leads = |route: &&Route| {
-            route.destination.contains(destination)
-                && self.interfaces.get(InterfaceId::numbered(route.interface)).is_some_and(has)
-        };
-        let route =
-            self.routes.routes().iter().find(leads).ok_or(SocketError::NoRoute(destination))?;
-        Ok((InterfaceId::numbered(route.interface), route.next_hop(destination)))
-    }
-
-    /// The next hop to `destination` by interface `id`, over which it was heard: the host answers
-    /// by the way it was asked, whatever way it would take itself (RFC 1122, 3.3.4.2: strong hosts).
-    pub(crate) fn next_hop_by(&self, id: InterfaceId, destination: IpAddr) -> IpAddr {
-        let route = self.route_of(id, destination);
-        route.and_then(|route| route.gateway).unwrap_or(destination)
-    }
-
-    /// The next hop for what answers a packet from `remote` that came over interface `id`.
-    pub(crate) fn way_back(&self, id: InterfaceId, remote: IpAddr) -> Result<IpAddr, DropReason> {
-        let (out, next_hop) = self.route(remote).map_err(|_| DropReason::NoRoute)?;
-        Ok(if out == id { next_hop } else { self.next_hop_by(id, remote) })
     }
 
     /// Sets how many connections in TIME-WAIT are kept whose application is gone.
@@ -596,28 +426,6 @@ impl Shard {
     #[must_use]
     pub fn half_open_count(&self) -> usize {
         self.half_open.len()
-    }
-
-    /// Whether a socket may be bound to `local`: the unspecified address, or one that is ours or accepted, by the
-    /// interface of its scope where it has one.
-    pub(crate) fn check_local(&self, local: SocketAddr) -> Result<(), SocketError> {
-        let (local, asked) = self.take_scope(local)?;
-        let accepts = match asked {
-            Some(id) => self.interfaces[id].accepts(local.ip()),
-            None => self.accepts(local.ip()) || local.ip().is_unspecified(),
-        };
-        if accepts { Ok(()) } else { Err(SocketError::AddressNotAvailable) }
-    }
-
-    /// Queues a small packet on interface `id`; a full queue drops it, counted.
-    pub(crate) fn send_small(&mut self, id: InterfaceId, packet: Outgoing) {
-        let Some(interface) = self.interfaces.get_mut(id) else { return };
-        if interface.is_removed {
-            return self.drops.add(DropReason::InterfaceRemoved);
-        }
-        if !interface.outbox.push(packet) {
-            self.drops.add(DropReason::TransmitQueueFull);
-        }
     }
 
     /// The id of the socket in slot `index`, for callers outside the slab.

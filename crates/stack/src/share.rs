@@ -20,6 +20,7 @@ use crate::addressing::{AddressOrigin, LinkNews};
 use crate::fast_open::Pair;
 use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use crate::shared_groups::Wish;
 use crate::sockets::Flow;
@@ -280,9 +281,9 @@ fn transport_of(packet: &[u8]) -> Option<(Transport, Flow)> {
 impl Shard {
     /// Makes this shard one of several of its host. Before interfaces and sockets are added.
     pub fn set_share(&mut self, share: Share) {
-        self.identifications.share(share.index, share.count);
-        self.sharing.share = Some(share);
-        self.sharing.shares = Some(StrayShares::new());
+        self.network.identifications.share(share.index, share.count);
+        self.network.sharing.share = Some(share);
+        self.network.sharing.shares = Some(StrayShares::new());
     }
 
     /// The address that packets to `remote` leave with, where their sender does not choose one.
@@ -291,16 +292,16 @@ impl Shard {
     /// [`SocketError::NoRoute`](crate::SocketError::NoRoute) where none leads there,
     /// [`SocketError::NoSourceFor`](crate::SocketError::NoSourceFor) where the interface on the way has no such address.
     pub fn source_for(&self, remote: SocketAddr) -> Result<IpAddr, crate::SocketError> {
-        let (remote, asked) = self.take_scope(remote)?;
-        let remote = self.or_this_host(remote, Ipv4Addr::UNSPECIFIED.into());
-        let (interface, next_hop) = self.route_by(remote.ip(), asked)?;
-        self.interfaces[interface].source_for(remote.ip(), next_hop)
+        let (remote, asked) = self.network.take_scope(remote)?;
+        let remote = self.network.or_this_host(remote, Ipv4Addr::UNSPECIFIED.into());
+        let (interface, next_hop) = self.network.route_by(remote.ip(), asked)?;
+        self.network.interfaces[interface].source_for(remote.ip(), next_hop)
     }
 
     /// The next thing for another shard, in the order in which they came up.
     pub fn poll_stray(&mut self) -> Option<Stray> {
-        let stray = self.sharing.strays.pop_front()?;
-        if let Some(shares) = &mut self.sharing.shares {
+        let stray = self.network.sharing.strays.pop_front()?;
+        if let Some(shares) = &mut self.network.sharing.shares {
             shares.release(stray.weight);
         }
         Some(stray)
@@ -310,17 +311,17 @@ impl Shard {
     pub fn on_stray(&mut self, now: Instant, stray: &Stray) {
         let interface = match &stray.what {
             What::NewsTaken => {
-                self.sharing.untaken = self.sharing.untaken.saturating_sub(1);
+                self.network.sharing.untaken = self.network.sharing.untaken.saturating_sub(1);
                 return;
             }
             What::RawIcmp(is_wanted) => {
-                self.sharing.raw_icmp = *is_wanted;
+                self.network.sharing.raw_icmp = *is_wanted;
                 return;
             }
             What::FastOpen { pair, outcome } => return self.learn_fast_open(now, *pair, *outcome),
             What::Packet(whole) | What::RawCopy(whole) => whole.origin.interface,
             What::News { interface, .. } => {
-                self.add_stray(0, What::NewsTaken);
+                self.network.add_stray(0, What::NewsTaken);
                 *interface
             }
             What::Question { interface, .. }
@@ -329,16 +330,16 @@ impl Shard {
             | What::Wish { interface, .. }
             | What::Looped { interface, .. } => *interface,
         };
-        if self.interfaces.get(interface).is_none_or(|it| it.is_removed) {
+        if self.network.interfaces.get(interface).is_none_or(|it| it.is_removed) {
             return self.drops.add(DropReason::InterfaceRemoved);
         }
-        let neighbours = &mut self.interfaces[interface].neighbours;
+        let neighbours = &mut self.network.interfaces[interface].neighbours;
         match &stray.what {
             What::Packet(whole) => self.on_stray_packet(now, whole),
             What::Question { asker, target, is_known, .. } => {
                 if let Some(known) = neighbours.on_asked_for(now, *target, *is_known) {
                     let what = What::Answer { interface, target: *target, known };
-                    self.add_stray(*asker, what);
+                    self.network.add_stray(*asker, what);
                 }
             }
             What::Answer { target, known, .. } => neighbours.on_told(now, *target, known),
@@ -347,11 +348,11 @@ impl Shard {
             }
             What::Address { cidr, origin, standing, .. } => {
                 let is_deprecated = *standing == Standing::Deprecated;
-                self.follow_assigned(interface, *cidr, *origin, is_deprecated);
+                self.network.follow_assigned(interface, *cidr, *origin, is_deprecated);
             }
-            What::News { news, .. } => self.follow_news(interface, news.clone()),
+            What::News { news, .. } => self.network.follow_news(interface, news.clone()),
             What::RawCopy(whole) => drop(self.on_raw_copy(whole)),
-            What::Wish { wish, .. } => self.on_wish(now, interface, wish),
+            What::Wish { wish, .. } => self.network.on_wish(now, interface, wish),
             What::Looped { datagram, .. } => {
                 if let Err(reason) = self.deliver_to_group(interface, datagram.clone()) {
                     self.drops.add(reason);
@@ -361,6 +362,68 @@ impl Shard {
         }
     }
 
+    /// Tells the other shards, where this is the first, whether raw sockets of its want ICMP now.
+    pub(crate) fn tell_of_raw_icmp(&mut self) {
+        let is_wanted = self.sockets.raws.wants_icmp();
+        if core::mem::replace(&mut self.network.sharing.raw_icmp, is_wanted) != is_wanted {
+            for home in self.network.sharing.followers() {
+                self.network.add_stray(home, What::RawIcmp(is_wanted));
+            }
+        }
+    }
+
+    fn on_raw_copy(&mut self, whole: &Whole) -> Option<bool> {
+        let info = ip::parse(whole.packet.bytes()).ok()?;
+        let batch = batch_of(whole)?;
+        let incoming = Incoming::new(whole.origin, &info, &batch, 0, 0).ok()?;
+        Some(self.deliver_raw(&incoming))
+    }
+
+    fn on_stray_packet(&mut self, now: Instant, whole: &Whole) {
+        if let Err(reason) = self.on_whole(now, whole.clone()) {
+            self.drops.add(reason);
+        }
+        self.end_batch(now);
+    }
+
+    /// A datagram that was put together here: nobody has verified its checksum.
+    pub(crate) fn on_put_together(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        packet: Chunk,
+    ) -> Result<(), DropReason> {
+        let (checksum, segmented) = (ReceivedChecksum::Unverified, None);
+        self.on_whole(now, Whole { origin, fragmented: true, checksum, segmented, packet })
+    }
+
+    /// A packet that came otherwise than in a frame of its own goes up, or on to the shard that has
+    /// its socket.
+    fn on_whole(&mut self, now: Instant, whole: Whole) -> Result<(), DropReason> {
+        let transport = transport_of(whole.packet.bytes());
+        if let Some(home) = transport.and_then(|it| self.network.sharing.elsewhere(it)) {
+            self.network.add_stray(home, What::Packet(whole));
+            return Ok(());
+        }
+        let batch = batch_of(&whole).ok_or(DropReason::Truncated)?;
+        let Whole { origin, packet, fragmented, .. } = whole;
+        let origin = Origin { is_home: true, ..origin };
+        match ip::parse(packet.bytes()) {
+            Ok(mut info) => {
+                info.fragmented = fragmented;
+                self.on_packet(now, origin, &batch, 0, 0, &info)
+            }
+            // Fragments of fragments: RFC 8200, 4.5 has one fragment header in a packet.
+            Err(DropReason::Fragment) => Err(DropReason::MalformedIp),
+            Err(reason) => {
+                self.network.on_unreadable(now, origin, &batch, 0, 0);
+                Err(reason)
+            }
+        }
+    }
+}
+
+impl NetworkLayer {
     /// Tells all other shards what a connection learned of fast open.
     pub(crate) fn tell_of_fast_open(&mut self, pair: Pair, outcome: FastOpenOutcome) {
         let (own, count) = self.sharing.share.as_ref().map_or((0, 0), |it| (it.index, it.count));
@@ -384,16 +447,6 @@ impl Shard {
         self.add_stray(home, What::Looped { interface, datagram });
     }
 
-    /// Tells the other shards, where this is the first, whether raw sockets of its want ICMP now.
-    pub(crate) fn tell_of_raw_icmp(&mut self) {
-        let is_wanted = self.sockets.raws.wants_icmp();
-        if core::mem::replace(&mut self.sharing.raw_icmp, is_wanted) != is_wanted {
-            for home in self.sharing.followers() {
-                self.add_stray(home, What::RawIcmp(is_wanted));
-            }
-        }
-    }
-
     /// Gives the first shard, where that is another one and wants it, a copy of an ICMP message.
     pub(crate) fn copy_to_first(&mut self, incoming: &Incoming<'_>) {
         if !self.sharing.raw_icmp {
@@ -403,20 +456,6 @@ impl Shard {
         let Some(packet) = packet else { return self.drops.add(DropReason::NoMemory) };
         let whole = verified(incoming.origin, packet);
         self.add_stray(0, What::RawCopy(whole));
-    }
-
-    fn on_raw_copy(&mut self, whole: &Whole) -> Option<bool> {
-        let info = ip::parse(whole.packet.bytes()).ok()?;
-        let batch = batch_of(whole)?;
-        let incoming = Incoming::new(whole.origin, &info, &batch, 0, 0).ok()?;
-        Some(self.deliver_raw(&incoming))
-    }
-
-    fn on_stray_packet(&mut self, now: Instant, whole: &Whole) {
-        if let Err(reason) = self.on_whole(now, whole.clone()) {
-            self.drops.add(reason);
-        }
-        self.end_batch(now);
     }
 
     /// Has the first shard ask a neighbour; says whether that is another one.
@@ -461,17 +500,6 @@ impl Shard {
         }
     }
 
-    /// A datagram that was put together here: nobody has verified its checksum.
-    pub(crate) fn on_put_together(
-        &mut self,
-        now: Instant,
-        origin: Origin,
-        packet: Chunk,
-    ) -> Result<(), DropReason> {
-        let (checksum, segmented) = (ReceivedChecksum::Unverified, None);
-        self.on_whole(now, Whole { origin, fragmented: true, checksum, segmented, packet })
-    }
-
     /// Whether a segment for which there is nothing here goes on to the shard that would have it, because the
     /// device brought it by another's ring.
     pub(crate) fn hands_on(&mut self, incoming: &Incoming<'_>, flow: &Flow) -> bool {
@@ -491,31 +519,6 @@ impl Shard {
             None => self.drops.add(DropReason::NoMemory),
         }
         true
-    }
-
-    /// A packet that came otherwise than in a frame of its own goes up, or on to the shard that has
-    /// its socket.
-    fn on_whole(&mut self, now: Instant, whole: Whole) -> Result<(), DropReason> {
-        let transport = transport_of(whole.packet.bytes());
-        if let Some(home) = transport.and_then(|it| self.sharing.elsewhere(it)) {
-            self.add_stray(home, What::Packet(whole));
-            return Ok(());
-        }
-        let batch = batch_of(&whole).ok_or(DropReason::Truncated)?;
-        let Whole { origin, packet, fragmented, .. } = whole;
-        let origin = Origin { is_home: true, ..origin };
-        match ip::parse(packet.bytes()) {
-            Ok(mut info) => {
-                info.fragmented = fragmented;
-                self.on_packet(now, origin, &batch, 0, 0, &info)
-            }
-            // Fragments of fragments: RFC 8200, 4.5 has one fragment header in a packet.
-            Err(DropReason::Fragment) => Err(DropReason::MalformedIp),
-            Err(reason) => {
-                self.on_unreadable(now, origin, &batch, 0, 0);
-                Err(reason)
-            }
-        }
     }
 
     /// Takes the datagrams for sockets of other shards, and the errors about datagrams of theirs, out of

@@ -13,6 +13,7 @@
 
 use crate::interfaces::InterfaceId;
 use crate::multicast::Listener;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use core::net::IpAddr;
 use counters::DropReason;
@@ -29,6 +30,26 @@ pub(crate) struct Wish {
 }
 
 impl Shard {
+    /// Hands a datagram that a socket here sent to a group to all sockets of this host that listen.
+    ///
+    /// # Errors
+    /// Those of this shard are full.
+    pub(crate) fn loop_to_group(
+        &mut self,
+        id: InterfaceId,
+        datagram: udp::Datagram,
+    ) -> Result<(), DropReason> {
+        match self.network.sharing.other_home_of_port(datagram.destination.port()) {
+            Some(home) => {
+                self.network.hand_on_looped(home, id, datagram);
+                Ok(())
+            }
+            None => self.deliver_to_group(id, datagram),
+        }
+    }
+}
+
+impl NetworkLayer {
     /// A socket has joined a group or left it: the first shard hears of it, where that is another one.
     pub(crate) fn tell_of_wish(&mut self, id: InterfaceId, group: IpAddr) {
         if let Some(shard) = self.sharing.follower() {
@@ -47,24 +68,6 @@ impl Shard {
         // Together with those of others they may be more sources than one membership holds.
         if !self.join_group(now, id, wish.group, listener, filter) {
             self.join_group(now, id, wish.group, listener, Filter::AnySource);
-        }
-    }
-
-    /// Hands a datagram that a socket here sent to a group to all sockets of this host that listen.
-    ///
-    /// # Errors
-    /// Those of this shard are full.
-    pub(crate) fn loop_to_group(
-        &mut self,
-        id: InterfaceId,
-        datagram: udp::Datagram,
-    ) -> Result<(), DropReason> {
-        match self.sharing.other_home_of_port(datagram.destination.port()) {
-            Some(home) => {
-                self.hand_on_looped(home, id, datagram);
-                Ok(())
-            }
-            None => self.deliver_to_group(id, datagram),
         }
     }
 }

@@ -319,7 +319,7 @@ impl Shard {
         let lent_room_bytes = connection.send_room();
         let (share_bytes, room_bytes) = socket.share_and_room(left_bytes);
         let (segment_len_bytes, segment_done_bytes) = connection.segmenting();
-        let interface = self.interfaces.get(interface);
+        let interface = self.network.interfaces.get(interface);
         let completes =
             |it: &Interface| it.capabilities.completes_checksum(is_ipv4, wire::protocol::TCP);
         let needs_sums = !interface.is_some_and(completes);
@@ -585,7 +585,10 @@ impl Shard {
             return self.settle(now, index);
         }
         // Another socket may have its place next, which waits for no interface.
-        self.interfaces.iter_mut().for_each(|it| it.blocked.retain(|blocked| *blocked != index));
+        self.network
+            .interfaces
+            .iter_mut()
+            .for_each(|it| it.blocked.retain(|blocked| *blocked != index));
         match self.sockets.remove(index) {
             Some(Socket::Listener(listener)) => self.close_listener(now, index, *listener),
             Some(Socket::Forwarder(forwarder)) => self.close_forwarder(index, &forwarder),
@@ -681,10 +684,10 @@ impl Shard {
     ) -> Result<u32, SocketError> {
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
         let marks = parent.map_or(PacketMarks::default(), |parent| self.listener_marks(parent));
-        let sender = &self.interfaces[interface];
+        let sender = &self.network.interfaces[interface];
         let mut network = sender.header(local, remote, wire::protocol::TCP, marks);
-        network.set_may_fragment(self.path_mtus.needs_fragments(remote, Trust::Verified));
-        self.flow_labels.label(&mut network, flow.local.port(), flow.remote.port());
+        network.set_may_fragment(self.network.path_mtus.needs_fragments(remote, Trust::Verified));
+        self.network.flow_labels.label(&mut network, flow.local.port(), flow.remote.port());
         let socket = TcpSocket {
             confirmed: connection.first_unacknowledged(),
             connection,
@@ -692,7 +695,7 @@ impl Shard {
                 interface,
                 next_hop,
                 network,
-                generation: self.path_generation(),
+                generation: self.network.path_generation(),
                 refusal: None,
                 keeps_interface: parent.is_some(),
                 is_multi_routed: false,
@@ -728,10 +731,12 @@ impl Shard {
         config: Arc<tcp::Config>,
     ) -> Parameters {
         let remote = flow.remote.ip();
-        let (mss_receive, mss_send_max) =
-            (self.announced_mss(interface, remote), self.path_mss(interface, remote));
+        let (mss_receive, mss_send_max) = (
+            self.network.announced_mss(interface, remote),
+            self.network.path_mss(interface, remote),
+        );
         let asked = config.mss_max.unwrap_or(u16::MAX);
-        let interface = &self.interfaces[interface];
+        let interface = &self.network.interfaces[interface];
         Parameters {
             local_port: flow.local.port(),
             remote_port: flow.remote.port(),
@@ -761,7 +766,7 @@ impl Shard {
             at
         };
         if local.port() == 0 {
-            let sharing = &self.sharing;
+            let sharing = &self.network.sharing;
             let standing = |s: &Sockets, port: u16| {
                 let is_free = (protocol != Protocol::Udp || sharing.is_home_of_port(port))
                     && s.ports.is_free(protocol, at(port), BindOptions::default());

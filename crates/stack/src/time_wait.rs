@@ -69,11 +69,11 @@ impl Shard {
             }
             TimeWaitVerdict::Restart => {
                 self.time_wait.set_deadline(flow, now + lifetime);
-                self.answer_segment(incoming, answer);
+                self.network.answer_segment(incoming, answer);
                 Judged::Done(Err(DropReason::Duplicate))
             }
             TimeWaitVerdict::Acknowledge | TimeWaitVerdict::Replace(_) => {
-                self.answer_segment(incoming, answer);
+                self.network.answer_segment(incoming, answer);
                 Judged::Done(Err(DropReason::OutOfWindow))
             }
             TimeWaitVerdict::Drop(reason) => Judged::Done(Err(reason)),
@@ -83,7 +83,7 @@ impl Shard {
     /// Whether a listener or a forwarder would get a SYN of this flow that came from `origin`: what this
     /// host sends to itself is for no forwarder.
     pub(crate) fn awaits(&self, origin: &Origin, flow: &Flow) -> bool {
-        let is_loopback = self.interfaces[origin.interface].is_loopback;
+        let is_loopback = self.network.interfaces[origin.interface].is_loopback;
         self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some()
             || (!is_loopback && self.forwarder_of(flow.local.ip()).is_some())
     }

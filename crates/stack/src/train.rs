@@ -190,12 +190,12 @@ impl Shard {
     pub(crate) fn on_train(&mut self, now: Instant, batch: &ReceiveBatch, index: usize) -> usize {
         let Some(socket) = self.train.socket.take() else { return index };
         let mut end = index;
-        let Self { train, sockets, pool, counters, filter, .. } = self;
+        let Self { network, train, sockets, pool, counters, .. } = self;
         let Some(socket) = sockets.tcp(socket) else { return index };
         let outcome = self.connection_counters.lend(&mut socket.connection, |connection| {
             connection.on_followers(now, &train.header, pool, |sequence, room| {
                 let summed_bytes = &mut counters.checksummed_receive_bytes;
-                if filter.as_ref().is_some_and(|filter| !filter.passes(end)) {
+                if network.filter.as_ref().is_some_and(|filter| !filter.passes(end)) {
                     return None;
                 }
                 let follower = train.follower(batch, end, (sequence, room), summed_bytes)?;

@@ -43,26 +43,26 @@ impl Shard {
     /// # Errors
     /// No route leads there, or the families differ.
     pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
-        let (plain, by) = self.take_scope(peer)?;
+        let (plain, by) = self.network.take_scope(peer)?;
         let socket = self.udp_socket(id)?;
         if socket.prefix.is_some() {
             return Err(BadArgument::Forwarder.into());
         }
         let local = socket.local;
-        let plain = self.or_this_host(plain, local.ip());
+        let plain = self.network.or_this_host(plain, local.ip());
         has_port(plain)?;
         self.udp_socket(id)?.may_speak_to(plain)?;
-        let (local, of) = self.take_scope(local)?;
+        let (local, of) = self.network.take_scope(local)?;
         let peer = match is_for_many(plain.ip()) {
             true => canonical(peer),
             // On a link, the peer is the one that the way leads to now.
             false if is_of_a_link(plain.ip()) => {
                 let source = Some(local.ip()).filter(|it| !it.is_multicast());
                 let source = source.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
-                let (id, _) = self.route_from(source, plain.ip(), agreed(by, of)?)?;
+                let (id, _) = self.network.route_from(source, plain.ip(), agreed(by, of)?)?;
                 scoped(plain, id)
             }
-            false => self.route(plain.ip()).map(|_| plain)?,
+            false => self.network.route(plain.ip()).map(|_| plain)?,
         };
         self.udp_socket(id)?.peer = Some(peer);
         self.set_source(id, None)?;
@@ -112,7 +112,7 @@ impl Shard {
     fn settle_source(&mut self, id: SocketId) {
         let Ok(socket) = self.udp_socket(id) else { return };
         let Some(peer) = socket.peer.filter(|peer| socket.keeps_source_to(*peer)) else { return };
-        if let Ok((peer, by)) = self.take_scope(peer) {
+        if let Ok((peer, by)) = self.network.take_scope(peer) {
             let _ = self.way_to_peer(id, peer.ip(), by);
         }
     }
@@ -127,11 +127,11 @@ impl Shard {
     ) -> Result<Way, SocketError> {
         let socket = self.udp_socket(id)?;
         let (bound, source, multicast) = (socket.local, socket.source, socket.multicast);
-        let kept = source.map(|source| self.way(source.ip(), peer, asked, multicast));
+        let kept = source.map(|source| self.network.way(source.ip(), peer, asked, multicast));
         if let Some(Ok(way)) = kept {
             return Ok(way);
         }
-        let way = self.way(bound.ip(), peer, asked, multicast);
+        let way = self.network.way(bound.ip(), peer, asked, multicast);
         let chosen = way.as_ref().ok();
         let chosen =
             chosen.map(|way| scoped(SocketAddr::new(way.source, bound.port()), way.interface_id));

@@ -9,6 +9,7 @@ use crate::interface::{Interface, stays_in_host};
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::multicast::MulticastOptions;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::paths::mtu_to;
 use crate::ports::{BindOptions, Protocol};
@@ -195,8 +196,8 @@ impl Shard {
         let local = canonical(local);
         // A socket bound to a group hears what is sent to it, and sends from another address.
         match local.ip().is_multicast() {
-            true => drop(self.take_scope(local)?),
-            false => self.check_local(local)?,
+            true => drop(self.network.take_scope(local)?),
+            false => self.network.check_local(local)?,
         }
         let local = self.with_port(Protocol::Udp, local, options)?;
         let socket = UdpSocket::new(local, udp::Socket::default());
@@ -208,7 +209,7 @@ impl Shard {
     /// The application let go of a UDP socket.
     pub(crate) fn close_udp(&mut self, now: Instant, index: u32, mut socket: UdpSocket) {
         socket.received.payloads_mut().for_each(|payload| self.unread.remove(payload.len()));
-        self.leave_all_groups(now, index);
+        self.network.leave_all_groups(now, index);
         self.close_datagram_forwarder(index);
         self.sockets.ports.remove(Protocol::Udp, socket.local.port(), index);
     }
@@ -290,7 +291,7 @@ impl Shard {
                 (raw.has_received(), false)
             }
         };
-        let is_blocked = self.interfaces.iter().any(|it| it.blocked.contains(&index));
+        let is_blocked = self.network.interfaces.iter().any(|it| it.blocked.contains(&index));
         let mut readiness = Readiness::NONE;
         if has_received || has_error {
             readiness |= Readiness::READABLE;
@@ -316,9 +317,11 @@ impl Shard {
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
         let is_forwarder = socket.prefix.is_some();
         let keeps_source = from.is_none() && socket.keeps_source_to(remote);
-        let ((local, of), (remote, by)) = (self.take_scope(local)?, self.take_scope(remote)?);
+        let ((local, of), (remote, by)) =
+            (self.network.take_scope(local)?, self.network.take_scope(remote)?);
         // A relay has nothing to say to this host in the place of who gave no address.
-        let remote = if is_forwarder { remote } else { self.or_this_host(remote, local.ip()) };
+        let remote =
+            if is_forwarder { remote } else { self.network.or_this_host(remote, local.ip()) };
         let asked = agreed(by, of)?;
         has_port(remote)?;
         self.udp_socket(id)?.may_speak_to(remote)?;
@@ -331,7 +334,7 @@ impl Shard {
         let to_group = remote.ip().is_multicast();
         let way = match keeps_source {
             true => self.way_to_peer(id, remote.ip(), asked)?,
-            false => self.way(local.ip(), remote.ip(), asked, multicast)?,
+            false => self.network.way(local.ip(), remote.ip(), asked, multicast)?,
         };
         let Way { interface_id, next_hop, source, hop_limit } =
             way.asked(remote, marks, dont_route)?;
@@ -341,14 +344,14 @@ impl Shard {
             template.set_options(ip_options);
         }
         let len = UdpRepr::LEN + payload.len();
-        if let Err(error) = self.fit_datagram(&mut template, interface_id, len, discovery) {
-            let mtu_bytes = self.datagram_mtu(&template, interface_id, discovery);
+        if let Err(error) = self.network.fit_datagram(&mut template, interface_id, len, discovery) {
+            let mtu_bytes = self.network.datagram_mtu(&template, interface_id, discovery);
             let report = || ErrorReport::of_length(mtu_bytes, remote);
             self.udp_socket(id)?.on_report(report, remote);
             return Err(error);
         }
         let mut network = Network::Ip(template);
-        self.flow_labels.label(&mut network, local.port(), remote.port());
+        self.network.flow_labels.label(&mut network, local.port(), remote.port());
         let looped = (to_group && multicast.is_looped).then(|| payload.clone());
         let packet = Outgoing {
             network,
@@ -362,7 +365,7 @@ impl Shard {
         };
         // RFC 1112, 6.1: a time to live of zero keeps it in this host. So does the loopback interface, which would
         // bring it a second time.
-        if hop_limit > 0 && !(to_group && self.interfaces[interface_id].is_loopback) {
+        if hop_limit > 0 && !(to_group && self.network.interfaces[interface_id].is_loopback) {
             self.queue_or_block(index, interface_id, packet)?;
         }
         if let Some(payload) = looped {
@@ -381,7 +384,7 @@ impl Shard {
         (traffic_class, hop_limit): (u8, u8),
     ) {
         // A listener that is full loses it, as one on another host would.
-        let delivered = self.in_one_block(payload).and_then(|payload| {
+        let delivered = self.network.in_one_block(payload).and_then(|payload| {
             let received_at = None;
             let looped = udp::Datagram {
                 source,
@@ -398,53 +401,6 @@ impl Shard {
         }
     }
 
-    /// The longest packet that takes a datagram by interface `id`.
-    fn datagram_mtu(
-        &self,
-        template: &HeaderTemplate,
-        id: InterfaceId,
-        discovery: MtuDiscovery,
-    ) -> usize {
-        let remote = template.destination();
-        match discovery {
-            MtuDiscovery::Want | MtuDiscovery::Do if !remote.is_multicast() => {
-                let interface = &self.interfaces[id];
-                mtu_to(interface, &self.routes, &self.path_mtus, remote, Trust::Unverified)
-            }
-            _ => self.interfaces[id].mtu_bytes(remote.is_ipv4()),
-        }
-    }
-
-    /// Whether `len` bytes behind the network header may leave by interface `id`, and whether routers
-    /// may fragment them, which the header says.
-    ///
-    /// # Errors
-    /// [`SocketError::MessageTooLong`].
-    pub(crate) fn fit_datagram(
-        &self,
-        template: &mut HeaderTemplate,
-        id: InterfaceId,
-        len: usize,
-        discovery: MtuDiscovery,
-    ) -> Result<(), SocketError> {
-        let remote = template.destination();
-        let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
-        let mtu_bytes = self.datagram_mtu(template, id, discovery);
-        let fits = template.header_len() + len <= mtu_bytes;
-        if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
-            return Err(SocketError::MessageTooLong);
-        }
-        let may_fragment = match discovery {
-            MtuDiscovery::Want => {
-                !fits || self.path_mtus.needs_fragments(remote, Trust::Unverified)
-            }
-            MtuDiscovery::Dont => true,
-            MtuDiscovery::Do | MtuDiscovery::Probe => false,
-        };
-        template.set_dont_fragment(!may_fragment);
-        Ok(())
-    }
-
     /// Queues a packet of the socket in slot `index`, which is told of room where there is none.
     ///
     /// # Errors
@@ -456,13 +412,13 @@ impl Shard {
         packet: Outgoing,
     ) -> Result<(), SocketError> {
         // Of several ways one is enough.
-        if self.interfaces[id].has_failed && !self.routes.has_duplicating() {
+        if self.network.interfaces[id].has_failed && !self.network.routes.has_duplicating() {
             return Err(SocketError::DeviceFailed);
         }
         if self.queue_on_ways(id, packet) {
             return Ok(());
         }
-        let interface = &mut self.interfaces[id];
+        let interface = &mut self.network.interfaces[id];
         if !interface.blocked.contains(&index) {
             interface.blocked.push(index);
         }
@@ -476,61 +432,20 @@ impl Shard {
     pub fn datagram_plan(&mut self, id: SocketId) -> Result<DatagramPlan, SocketError> {
         let index = self.sockets.index(id)?;
         let (is_ipv4, header_len, needs_sums) = match self.sockets.udp(index) {
-            Some(socket) => (socket.own_end().is_ipv4(), UdpRepr::LEN, self.datagrams_need_sums()),
+            Some(socket) => {
+                (socket.own_end().is_ipv4(), UdpRepr::LEN, self.network.datagrams_need_sums())
+            }
             None => self.sockets.raw(index).ok_or(SocketError::InvalidSocket)?.plan(),
         };
         let header_len = header_len + if is_ipv4 { Ipv4Repr::LEN } else { Ipv6Repr::LEN };
-        let mtus =
-            self.interfaces.iter().filter(|it| !it.is_removed).map(|it| it.mtu_bytes(is_ipv4));
+        let mtus = self
+            .network
+            .interfaces
+            .iter()
+            .filter(|it| !it.is_removed)
+            .map(|it| it.mtu_bytes(is_ipv4));
         let packet_len_bytes = mtus.min().unwrap_or(0).saturating_sub(header_len);
         Ok(DatagramPlan { packet_len_bytes, needs_sums })
-    }
-
-    /// There is an interface whose device completes no checksums.
-    fn datagrams_need_sums(&self) -> bool {
-        let completes = |interface: &Interface, is_ipv4| {
-            interface.capabilities.completes_checksum(is_ipv4, wire::protocol::UDP)
-        };
-        self.interfaces.iter().any(|it| !completes(it, true) || !completes(it, false))
-    }
-
-    /// How a datagram from a socket bound to `local` leaves for `remote`, by the interface that a scope asks for. To
-    /// everybody on a link (255.255.255.255) it leaves as to a group, by one interface.
-    pub(crate) fn way(
-        &self,
-        local: IpAddr,
-        remote: IpAddr,
-        asked: Option<InterfaceId>,
-        multicast: MulticastOptions,
-    ) -> Result<Way, SocketError> {
-        let to_many = is_for_many(remote);
-        let has_source = !local.is_unspecified() && !local.is_multicast();
-        // It may have been removed since the socket was bound to it.
-        if has_source && !self.accepts(local) {
-            return Err(SocketError::AddressNotAvailable);
-        }
-        let (interface_id, next_hop) = match (to_many, has_source) {
-            (true, true) => {
-                let asked = asked.or(multicast.interface);
-                (self.group_interface_from(local, remote, asked)?, remote)
-            }
-            (true, false) => {
-                (self.multicast_interface(remote, asked.or(multicast.interface))?, remote)
-            }
-            (false, true) => self.route_from(local, remote, asked)?,
-            (false, false) => self.route_by(remote, asked)?,
-        };
-        let interface = &self.interfaces[interface_id];
-        let source = if has_source { local } else { interface.source_for(remote, next_hop)? };
-        if source.is_loopback() && !interface.is_loopback {
-            return Err(BadArgument::LoopbackLeaves { remote }.into());
-        }
-        let hop_limit = match remote {
-            IpAddr::V6(group) if stays_in_host(group) => 0,
-            _ if remote.is_multicast() => multicast.hop_limit,
-            _ => interface.hop_limit(remote.is_ipv4()),
-        };
-        Ok(Way { interface_id, next_hop, source, hop_limit })
     }
 
     /// Changes how the socket's datagrams treat the MTU of their path.
@@ -634,7 +549,8 @@ impl Shard {
         let by = incoming.origin.interface;
         let local = scoped(SocketAddr::new(incoming.info.destination, view.destination_port()), by);
         let source = scoped(SocketAddr::new(incoming.info.source, source_port), by);
-        let is_to_many = local.ip().is_multicast() || self.interfaces[by].is_broadcast(local.ip());
+        let is_to_many =
+            local.ip().is_multicast() || self.network.interfaces[by].is_broadcast(local.ip());
         let found = match is_to_many {
             true => None,
             false => self.sockets.ports.find(Protocol::Udp, local, source),
@@ -658,7 +574,7 @@ impl Shard {
             return self.on_udp_to_many(now, incoming, (local, source), payload_len);
         }
         let Some(index) = found else {
-            self.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
+            self.network.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
             return Err(DropReason::PortUnreachable);
         };
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
@@ -714,7 +630,7 @@ impl Shard {
         payload_len: usize,
     ) -> Result<(), DropReason> {
         let by = incoming.origin.interface;
-        let groups = &self.interfaces[by].groups;
+        let groups = &self.network.interfaces[by].groups;
         let sockets = match local.ip().is_multicast() {
             true => groups.sockets(local.ip(), source.ip()),
             false => self.sockets.ports.all_of(Protocol::Udp, local),
@@ -727,7 +643,7 @@ impl Shard {
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.
-        let payload = self.compact(&payload)?;
+        let payload = self.network.compact(&payload)?;
         let datagram = received(now, incoming, (local, source), payload);
         self.deliver_to_all(&sockets, &datagram)
     }
@@ -736,21 +652,127 @@ impl Shard {
     /// whoever made it.
     #[inline]
     pub(crate) fn wake_blocked(&mut self, id: InterfaceId) {
-        if !self.interfaces[id].blocked.is_empty() {
+        if !self.network.interfaces[id].blocked.is_empty() {
             self.wake_all_blocked(id);
         }
     }
 
     #[inline(never)]
     fn wake_all_blocked(&mut self, id: InterfaceId) {
-        let interface = &self.interfaces[id];
+        let interface = &self.network.interfaces[id];
         // Who waits for a device that failed is told so.
         if !interface.outbox.has_room() && !interface.has_failed {
             return;
         }
-        while let Some(index) = self.interfaces[id].blocked.pop() {
+        while let Some(index) = self.network.interfaces[id].blocked.pop() {
             self.notify(index, Readiness::WRITABLE);
         }
+    }
+
+    /// The prefix of a forwarder.
+    pub(crate) fn udp_prefix(&mut self, id: SocketId) -> Result<Cidr, SocketError> {
+        self.udp_socket(id)?.prefix.ok_or(BadArgument::NoForwarder.into())
+    }
+
+    pub(crate) fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {
+        let index = self.sockets.index(id)?;
+        self.sockets.udp(index).ok_or(SocketError::InvalidSocket)
+    }
+}
+
+impl NetworkLayer {
+    /// The longest packet that takes a datagram by interface `id`.
+    fn datagram_mtu(
+        &self,
+        template: &HeaderTemplate,
+        id: InterfaceId,
+        discovery: MtuDiscovery,
+    ) -> usize {
+        let remote = template.destination();
+        match discovery {
+            MtuDiscovery::Want | MtuDiscovery::Do if !remote.is_multicast() => {
+                let interface = &self.interfaces[id];
+                mtu_to(interface, &self.routes, &self.path_mtus, remote, Trust::Unverified)
+            }
+            _ => self.interfaces[id].mtu_bytes(remote.is_ipv4()),
+        }
+    }
+
+    /// Whether `len` bytes behind the network header may leave by interface `id`, and whether routers
+    /// may fragment them, which the header says.
+    ///
+    /// # Errors
+    /// [`SocketError::MessageTooLong`].
+    pub(crate) fn fit_datagram(
+        &self,
+        template: &mut HeaderTemplate,
+        id: InterfaceId,
+        len: usize,
+        discovery: MtuDiscovery,
+    ) -> Result<(), SocketError> {
+        let remote = template.destination();
+        let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
+        let mtu_bytes = self.datagram_mtu(template, id, discovery);
+        let fits = template.header_len() + len <= mtu_bytes;
+        if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
+            return Err(SocketError::MessageTooLong);
+        }
+        let may_fragment = match discovery {
+            MtuDiscovery::Want => {
+                !fits || self.path_mtus.needs_fragments(remote, Trust::Unverified)
+            }
+            MtuDiscovery::Dont => true,
+            MtuDiscovery::Do | MtuDiscovery::Probe => false,
+        };
+        template.set_dont_fragment(!may_fragment);
+        Ok(())
+    }
+
+    /// There is an interface whose device completes no checksums.
+    fn datagrams_need_sums(&self) -> bool {
+        let completes = |interface: &Interface, is_ipv4| {
+            interface.capabilities.completes_checksum(is_ipv4, wire::protocol::UDP)
+        };
+        self.interfaces.iter().any(|it| !completes(it, true) || !completes(it, false))
+    }
+
+    /// How a datagram from a socket bound to `local` leaves for `remote`, by the interface that a scope asks for. To
+    /// everybody on a link (255.255.255.255) it leaves as to a group, by one interface.
+    pub(crate) fn way(
+        &self,
+        local: IpAddr,
+        remote: IpAddr,
+        asked: Option<InterfaceId>,
+        multicast: MulticastOptions,
+    ) -> Result<Way, SocketError> {
+        let to_many = is_for_many(remote);
+        let has_source = !local.is_unspecified() && !local.is_multicast();
+        // It may have been removed since the socket was bound to it.
+        if has_source && !self.accepts(local) {
+            return Err(SocketError::AddressNotAvailable);
+        }
+        let (interface_id, next_hop) = match (to_many, has_source) {
+            (true, true) => {
+                let asked = asked.or(multicast.interface);
+                (self.group_interface_from(local, remote, asked)?, remote)
+            }
+            (true, false) => {
+                (self.multicast_interface(remote, asked.or(multicast.interface))?, remote)
+            }
+            (false, true) => self.route_from(local, remote, asked)?,
+            (false, false) => self.route_by(remote, asked)?,
+        };
+        let interface = &self.interfaces[interface_id];
+        let source = if has_source { local } else { interface.source_for(remote, next_hop)? };
+        if source.is_loopback() && !interface.is_loopback {
+            return Err(BadArgument::LoopbackLeaves { remote }.into());
+        }
+        let hop_limit = match remote {
+            IpAddr::V6(group) if stays_in_host(group) => 0,
+            _ if remote.is_multicast() => multicast.hop_limit,
+            _ => interface.hop_limit(remote.is_ipv4()),
+        };
+        Ok(Way { interface_id, next_hop, source, hop_limit })
     }
 
     /// A copy of `payload` in a block of its own size, so that a sparse block can go.
@@ -770,16 +792,6 @@ impl Shard {
         let mut block = self.pool.allocate_receive(len).map_err(|_| DropReason::NoMemory)?;
         payload.copy_to(&mut block.bytes_mut()[..len]);
         Ok(Chunk::new(block.freeze(), 0..len))
-    }
-
-    /// The prefix of a forwarder.
-    pub(crate) fn udp_prefix(&mut self, id: SocketId) -> Result<Cidr, SocketError> {
-        self.udp_socket(id)?.prefix.ok_or(BadArgument::NoForwarder.into())
-    }
-
-    pub(crate) fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {
-        let index = self.sockets.index(id)?;
-        self.sockets.udp(index).ok_or(SocketError::InvalidSocket)
     }
 }
 

@@ -8,8 +8,8 @@
 
 use crate::filter::FilterFlow;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::outbox::{Message, Network, Outgoing};
-use crate::shard::Shard;
 use batch::Multidata;
 use core::net::SocketAddr;
 use time::Instant;
@@ -53,7 +53,7 @@ impl Unscreened {
     }
 }
 
-impl Shard {
+impl NetworkLayer {
     /// The flow of a message as filters are asked about it; ARP has none.
     pub(crate) fn filter_flow(&self, id: InterfaceId, packet: &Outgoing) -> Option<FilterFlow> {
         let Network::Ip(template) = &packet.network else { return None };

@@ -9,6 +9,7 @@ use crate::error::SocketError;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
 use crate::multicast::Listener;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use checksum::Accumulator;
 use core::net::{IpAddr, Ipv6Addr};
@@ -41,20 +42,26 @@ impl Shard {
         id: InterfaceId,
         message: RouterAdvertisement,
     ) -> Result<(), SocketError> {
-        let interface = self.interfaces.with_device(id)?;
+        let interface = self.network.interfaces.with_device(id)?;
         let Some(ours) = interface.hardware_address() else { return Ok(()) };
         let message = RouterAdvertisement { source_link: Some(ours), ..message };
         if NdpRepr::RouterAdvertisement(message.clone()).emitted_len() > MESSAGE_BYTES_MAX {
             return Err(SocketError::MessageTooLong);
         }
         // RFC 4861, 6.2.2: "a router MUST join the all-routers multicast address on an advertising interface".
-        if !self.join_group(now, id, ALL_ROUTERS.into(), Listener::Router, Filter::AnySource) {
+        if !self.network.join_group(
+            now,
+            id,
+            ALL_ROUTERS.into(),
+            Listener::Router,
+            Filter::AnySource,
+        ) {
             return Err(SocketError::NoMemory);
         }
-        if !self.sharing.is_first() {
+        if !self.network.sharing.is_first() {
             return Ok(());
         }
-        let addressing = &mut self.interfaces[id].addressing;
+        let addressing = &mut self.network.interfaces[id].addressing;
         let jitter = &mut addressing.jitter;
         match &mut addressing.advertiser {
             Some(advertiser) => advertiser.on_change(now, message, jitter),
@@ -65,7 +72,9 @@ impl Shard {
         }
         Ok(())
     }
+}
 
+impl NetworkLayer {
     /// A host asks for routers; what RFC 4861, 6.1.1 demands was checked.
     pub(crate) fn on_router_solicitation(
         &mut self,

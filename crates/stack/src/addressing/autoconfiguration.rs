@@ -9,6 +9,7 @@ use super::news::LinkNews;
 use super::{AddressOrigin, Record};
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use core::net::{IpAddr, Ipv6Addr};
 use counters::DropReason;
@@ -46,7 +47,7 @@ impl Shard {
         id: InterfaceId,
         config: RouterConfig,
     ) {
-        let interface = &mut self.interfaces[id];
+        let interface = &mut self.network.interfaces[id];
         let Some(station) = interface.hardware_address() else { return };
         let jitter = &mut interface.addressing.jitter;
         let discovery = RouterDiscovery::new(now, config, station, jitter);
@@ -55,26 +56,105 @@ impl Shard {
         self.carry_out(now, id);
     }
 
-    fn discovery(&mut self, id: InterfaceId) -> Option<&mut RouterDiscovery> {
-        let addressing = &mut self.interfaces.get_mut(id)?.addressing;
-        addressing.autoconfiguration.as_mut().map(|part| &mut part.discovery)
-    }
-
     pub(super) fn on_autoconfiguration_timeout(&mut self, now: Instant, id: InterfaceId) {
-        let Some(discovery) = self.discovery(id) else { return };
+        let Some(discovery) = self.network.discovery(id) else { return };
         if discovery.poll_timeout().is_none_or(|due| now < due) {
             return;
         }
         discovery.on_timeout(now);
-        let addressing = &mut self.interfaces[id].addressing;
+        let addressing = &mut self.network.interfaces[id].addressing;
         let is_due = addressing
             .autoconfiguration
             .as_mut()
             .is_some_and(|part| part.discovery.poll_solicitation(now, &mut addressing.jitter));
         if is_due {
-            self.solicit_routers(id);
+            self.network.solicit_routers(id);
         }
         self.carry_out(now, id);
+    }
+
+    /// A router tells of itself and the link; what RFC 4861, 6.1.2 demands was checked.
+    pub(crate) fn on_router_advertisement(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        source: Ipv6Addr,
+        message: &RouterAdvertisement,
+    ) -> Result<(), DropReason> {
+        let id = incoming.origin.interface;
+        if self.network.sharing.is_behind() {
+            // Routers repeat what they say.
+            return Err(DropReason::StrayQueueFull);
+        }
+        let interface = &mut self.network.interfaces[id];
+        let addressing = &mut interface.addressing;
+        let follows = !self.network.sharing.is_first() && addressing.config.routers.is_some();
+        if addressing.autoconfiguration.is_none() && !follows {
+            return Err(DropReason::UnrelatedIcmp);
+        }
+        if let Some(link) = message.source_link {
+            interface.neighbours.on_link_address(now, source.into(), link)?;
+        }
+        // Of several shards the first one draws the conclusions.
+        if let Some(part) = addressing.autoconfiguration.as_mut() {
+            part.discovery.on_advertisement(now, source, message, &mut addressing.jitter);
+            self.carry_out(now, id);
+        }
+        Ok(())
+    }
+
+    /// A next hop of interface `id` did not answer.
+    pub(crate) fn on_silent_neighbour(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
+        let IpAddr::V6(address) = address else { return };
+        if let Some(discovery) = self.network.discovery(id) {
+            discovery.on_silent(now, address);
+            self.carry_out(now, id);
+        }
+    }
+
+    /// A neighbour advertisement without the router flag came from `address`, and was believed.
+    pub(crate) fn on_no_router(&mut self, now: Instant, id: InterfaceId, address: Ipv6Addr) {
+        if let Some(discovery) = self.network.discovery(id) {
+            discovery.on_no_router(now, address);
+            self.carry_out(now, id);
+        }
+    }
+
+    /// A formed address is somebody else's: another one is tried.
+    pub(super) fn on_formed_duplicate(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
+        let IpAddr::V6(address) = address else { return };
+        if let Some(discovery) = self.network.discovery(id) {
+            discovery.on_duplicate(address);
+            self.carry_out(now, id);
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant, id: InterfaceId) {
+        while let Some(change) = self.network.discovery(id).and_then(RouterDiscovery::poll_change) {
+            match change {
+                LinkChange::Form(address) => {
+                    // Where the program fixed this very address, or has as many as there may be,
+                    // it is left as it is.
+                    if let Some(cidr) = Cidr::new(address.into(), 64) {
+                        let _ = self.network.claim_address(now, id, cidr, AddressOrigin::Router);
+                    }
+                }
+                LinkChange::Expire(address) => {
+                    let record = self.network.interfaces[id].addressing.find(address.into());
+                    if let Some(cidr) = record.filter(is_formed).map(|record| record.cidr) {
+                        self.drop_address(now, id, cidr);
+                    }
+                }
+                said => self.network.learn(id, LinkNews::Router(said)),
+            }
+        }
+    }
+}
+
+impl NetworkLayer {
+    fn discovery(&mut self, id: InterfaceId) -> Option<&mut RouterDiscovery> {
+        let addressing = &mut self.interfaces.get_mut(id)?.addressing;
+        addressing.autoconfiguration.as_mut().map(|part| &mut part.discovery)
     }
 
     /// RFC 4861, 6.3.7 and 4.1: from the link-local address with our hardware address, or without
@@ -94,83 +174,6 @@ impl Shard {
         let source = settled.unwrap_or(Ipv6Addr::UNSPECIFIED);
         let message = NdpRepr::RouterSolicitation { source_link };
         self.send_ndp(id, source.into(), ALL_ROUTERS.into(), message, None);
-    }
-
-    /// A router tells of itself and the link; what RFC 4861, 6.1.2 demands was checked.
-    pub(crate) fn on_router_advertisement(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        source: Ipv6Addr,
-        message: &RouterAdvertisement,
-    ) -> Result<(), DropReason> {
-        let id = incoming.origin.interface;
-        if self.sharing.is_behind() {
-            // Routers repeat what they say.
-            return Err(DropReason::StrayQueueFull);
-        }
-        let interface = &mut self.interfaces[id];
-        let addressing = &mut interface.addressing;
-        let follows = !self.sharing.is_first() && addressing.config.routers.is_some();
-        if addressing.autoconfiguration.is_none() && !follows {
-            return Err(DropReason::UnrelatedIcmp);
-        }
-        if let Some(link) = message.source_link {
-            interface.neighbours.on_link_address(now, source.into(), link)?;
-        }
-        // Of several shards the first one draws the conclusions.
-        if let Some(part) = addressing.autoconfiguration.as_mut() {
-            part.discovery.on_advertisement(now, source, message, &mut addressing.jitter);
-            self.carry_out(now, id);
-        }
-        Ok(())
-    }
-
-    /// A next hop of interface `id` did not answer.
-    pub(crate) fn on_silent_neighbour(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
-        let IpAddr::V6(address) = address else { return };
-        if let Some(discovery) = self.discovery(id) {
-            discovery.on_silent(now, address);
-            self.carry_out(now, id);
-        }
-    }
-
-    /// A neighbour advertisement without the router flag came from `address`, and was believed.
-    pub(crate) fn on_no_router(&mut self, now: Instant, id: InterfaceId, address: Ipv6Addr) {
-        if let Some(discovery) = self.discovery(id) {
-            discovery.on_no_router(now, address);
-            self.carry_out(now, id);
-        }
-    }
-
-    /// A formed address is somebody else's: another one is tried.
-    pub(super) fn on_formed_duplicate(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
-        let IpAddr::V6(address) = address else { return };
-        if let Some(discovery) = self.discovery(id) {
-            discovery.on_duplicate(address);
-            self.carry_out(now, id);
-        }
-    }
-
-    fn carry_out(&mut self, now: Instant, id: InterfaceId) {
-        while let Some(change) = self.discovery(id).and_then(RouterDiscovery::poll_change) {
-            match change {
-                LinkChange::Form(address) => {
-                    // Where the program fixed this very address, or has as many as there may be,
-                    // it is left as it is.
-                    if let Some(cidr) = Cidr::new(address.into(), 64) {
-                        let _ = self.claim_address(now, id, cidr, AddressOrigin::Router);
-                    }
-                }
-                LinkChange::Expire(address) => {
-                    let record = self.interfaces[id].addressing.find(address.into());
-                    if let Some(cidr) = record.filter(is_formed).map(|record| record.cidr) {
-                        self.drop_address(now, id, cidr);
-                    }
-                }
-                said => self.learn(id, LinkNews::Router(said)),
-            }
-        }
     }
 
     /// What routers say of the link holds from now on.

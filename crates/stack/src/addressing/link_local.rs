@@ -7,7 +7,7 @@
 
 use super::AddressOrigin;
 use crate::interfaces::InterfaceId;
-use crate::shard::Shard;
+use crate::network::NetworkLayer;
 use core::net::{IpAddr, Ipv6Addr};
 use ip::Cidr;
 use ip::router::{IdentifierKey, LINK_LOCAL_PREFIX, stable_address};
@@ -51,7 +51,7 @@ impl LinkLocal {
     }
 }
 
-impl Shard {
+impl NetworkLayer {
     /// Claims a link-local address for interface `id`, where it needs one and has none.
     pub(super) fn form_link_local(&mut self, now: Instant, id: InterfaceId) {
         let interface = &self.interfaces[id];

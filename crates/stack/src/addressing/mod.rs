@@ -33,6 +33,7 @@ use crate::error::SocketError;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
 use crate::multicast::Listener;
+use crate::network::NetworkLayer;
 use crate::shard::Shard;
 pub(crate) use autoconfiguration::Autoconfiguration;
 use core::fmt;
@@ -210,12 +211,12 @@ impl Addressing {
 impl Shard {
     /// Lets what is due happen to the addresses of all interfaces.
     pub(crate) fn on_addressing_timeout(&mut self, now: Instant) {
-        for id in self.interfaces.ids() {
+        for id in self.network.interfaces.ids() {
             self.on_autoconfiguration_timeout(now, id);
             self.on_leasing_timeout(now, id);
-            self.on_advertiser_timeout(now, id);
+            self.network.on_advertiser_timeout(now, id);
             self.on_claims_timeout(now, id);
-            self.on_groups_timeout(now, id);
+            self.network.on_groups_timeout(now, id);
         }
     }
 
@@ -223,10 +224,10 @@ impl Shard {
     /// have a link-local one where it speaks IPv6 on a link with stations. Until then they are fixed and trusted. What is due happens in [`Shard::on_timeout`]. Of several
     /// shards that are one host the first one does all this, and tells the others.
     pub fn start_addressing(&mut self, now: Instant, id: InterfaceId, config: AddressingConfig) {
-        if !self.sharing.is_first() {
-            return self.follow_addressing(id, config);
+        if !self.network.sharing.is_first() {
+            return self.network.follow_addressing(id, config);
         }
-        let Some(interface) = self.interfaces.get_mut(id) else { return };
+        let Some(interface) = self.network.interfaces.get_mut(id) else { return };
         let (routers, dhcp) = (config.routers.clone(), config.dhcp.clone());
         let addressing = &mut interface.addressing;
         let key = routers.as_ref().map(|routers| routers.key);
@@ -234,18 +235,18 @@ impl Shard {
         addressing.config = config;
         for record in addressing.records.clone() {
             let cidr = record.cidr;
-            self.withdraw(id, cidr);
-            let records = &mut self.interfaces[id].addressing.records;
+            self.network.withdraw(id, cidr);
+            let records = &mut self.network.interfaces[id].addressing.records;
             records.retain(|other| other.cidr != cidr);
             // It was had before, so a host can have it and there is room ([`Shard::add_interface`]).
-            let _ = self.claim_address(now, id, cidr, record.origin);
+            let _ = self.network.claim_address(now, id, cidr, record.origin);
         }
-        self.form_link_local(now, id);
+        self.network.form_link_local(now, id);
         if let Some(routers) = routers {
             self.start_autoconfiguration(now, id, routers);
         }
         if let Some(dhcp) = dhcp {
-            self.start_leasing(now, id, dhcp);
+            self.network.start_leasing(now, id, dhcp);
         }
     }
 
@@ -263,8 +264,8 @@ impl Shard {
         id: InterfaceId,
         cidr: Cidr,
     ) -> Result<(), SocketError> {
-        self.claim_address(now, id, cidr, AddressOrigin::Fixed)?;
-        self.form_link_local(now, id);
+        self.network.claim_address(now, id, cidr, AddressOrigin::Fixed)?;
+        self.network.form_link_local(now, id);
         Ok(())
     }
 
@@ -282,8 +283,8 @@ impl Shard {
         id: InterfaceId,
         address: IpAddr,
     ) -> Result<(), SocketError> {
-        let interface = self.interfaces.with_device(id)?;
-        if !self.sharing.is_first() {
+        let interface = self.network.interfaces.with_device(id)?;
+        if !self.network.sharing.is_first() {
             return Ok(());
         }
         let record = interface.addressing.find(address).ok_or(SocketError::AddressNotAvailable)?;
@@ -298,7 +299,7 @@ impl Shard {
     /// The addresses of interface `id`, tentative ones included.
     #[must_use]
     pub fn addresses(&self, id: InterfaceId) -> Vec<AddressStatus> {
-        let interface = self.interfaces.get(id);
+        let interface = self.network.interfaces.get(id);
         let records = interface.map_or(&[][..], |interface| &interface.addressing.records);
         records.iter().map(Record::status).collect()
     }
@@ -306,6 +307,50 @@ impl Shard {
     /// Recursive DNS servers that DHCP and routers told of on interface `id`, DHCP's first.
     #[must_use]
     pub fn name_servers(&self, id: InterfaceId) -> Vec<IpAddr> {
+        self.network.name_servers(id)
+    }
+
+    /// The interface may be on another link, where routers and DHCP servers are asked.
+    pub(crate) fn on_new_link(&mut self, now: Instant, id: InterfaceId) {
+        let addressing = &mut self.network.interfaces[id].addressing;
+        if let Some(part) = &mut addressing.autoconfiguration {
+            part.on_new_link(now);
+        }
+        if let Some(part) = &mut addressing.advertiser {
+            part.on_new_link(now, &mut addressing.jitter);
+        }
+        self.verify_lease(now, id);
+        self.network.form_link_local_anew(now, id);
+    }
+
+    /// The next thing that happened to an address. Events that nobody reads are bounded: the
+    /// oldest is forgotten.
+    pub fn poll_address_event(&mut self) -> Option<AddressEvent> {
+        self.network.address_events.next()
+    }
+
+    /// The address goes for good: its record, its use, and the connections that used it.
+    pub(crate) fn drop_address(&mut self, now: Instant, id: InterfaceId, cidr: Cidr) {
+        let address = cidr.address();
+        let was_used = self.network.withdraw(id, cidr);
+        let addressing = &mut self.network.interfaces[id].addressing;
+        addressing.records.retain(|record| record.cidr.address() != address);
+        if let IpAddr::V6(own) = address {
+            let group = wire::ndp::solicited_node(own).into();
+            self.network.leave_group(now, id, group, Listener::Address(address));
+        }
+        if !was_used {
+            return;
+        }
+        self.network.address_events.push(AddressEvent::Removed(id, cidr));
+        self.network.tell_of_address(id, cidr, AddressOrigin::Fixed, false);
+        self.leave_address(now, id, address);
+    }
+}
+
+impl NetworkLayer {
+    /// As [`Shard::name_servers`].
+    fn name_servers(&self, id: InterfaceId) -> Vec<IpAddr> {
         let interface = self.interfaces.get(id);
         interface.map_or(Vec::new(), |interface| interface.addressing.name_servers.concat())
     }
@@ -318,25 +363,6 @@ impl Shard {
             let all = self.name_servers(id);
             self.address_events.push(AddressEvent::NameServers(id, all));
         }
-    }
-
-    /// The interface may be on another link, where routers and DHCP servers are asked.
-    pub(crate) fn on_new_link(&mut self, now: Instant, id: InterfaceId) {
-        let addressing = &mut self.interfaces[id].addressing;
-        if let Some(part) = &mut addressing.autoconfiguration {
-            part.on_new_link(now);
-        }
-        if let Some(part) = &mut addressing.advertiser {
-            part.on_new_link(now, &mut addressing.jitter);
-        }
-        self.verify_lease(now, id);
-        self.form_link_local_anew(now, id);
-    }
-
-    /// The next thing that happened to an address. Events that nobody reads are bounded: the
-    /// oldest is forgotten.
-    pub fn poll_address_event(&mut self) -> Option<AddressEvent> {
-        self.address_events.next()
     }
 
     /// Makes a record for an address and, where it may be used at once, assigns it.
@@ -469,24 +495,6 @@ impl Shard {
         if !has_reason {
             self.routes.remove_on(network, id.number(), Some(RouteOrigin::Link));
         }
-    }
-
-    /// The address goes for good: its record, its use, and the connections that used it.
-    pub(crate) fn drop_address(&mut self, now: Instant, id: InterfaceId, cidr: Cidr) {
-        let address = cidr.address();
-        let was_used = self.withdraw(id, cidr);
-        let addressing = &mut self.interfaces[id].addressing;
-        addressing.records.retain(|record| record.cidr.address() != address);
-        if let IpAddr::V6(own) = address {
-            let group = wire::ndp::solicited_node(own).into();
-            self.leave_group(now, id, group, Listener::Address(address));
-        }
-        if !was_used {
-            return;
-        }
-        self.address_events.push(AddressEvent::Removed(id, cidr));
-        self.tell_of_address(id, cidr, AddressOrigin::Fixed, false);
-        self.leave_address(now, id, address);
     }
 }
 

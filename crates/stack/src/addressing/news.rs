@@ -11,7 +11,7 @@
 //! until they have caught up.
 
 use crate::interfaces::InterfaceId;
-use crate::shard::Shard;
+use crate::network::NetworkLayer;
 use dhcp::Lease;
 use ip::router::LinkChange;
 
@@ -24,7 +24,7 @@ pub(crate) enum LinkNews {
     Router(LinkChange),
 }
 
-impl Shard {
+impl NetworkLayer {
     /// Something was learned: it holds here and, where this is the first of several shards, in the others.
     pub(super) fn learn(&mut self, id: InterfaceId, news: LinkNews) {
         self.tell_of_link(id, &news);
