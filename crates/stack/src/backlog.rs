@@ -15,6 +15,7 @@ use crate::endpoint::{canonical, is_in_scope};
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::fast_open::{FastOpenOptions, Openings};
+use crate::handshakes::Waiting;
 use crate::ingress::{Incoming, Unclaimed};
 use crate::inspection::SocketKind;
 use crate::interfaces::InterfaceId;
@@ -23,14 +24,14 @@ use crate::network::NetworkLayer;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
-use crate::sockets::{Flow, Socket, SocketId};
+use crate::sockets::{Flow, Socket, SocketId, Sockets};
 use core::net::SocketAddr;
 use counters::DropReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tcp::{HalfOpen, SYN_COOKIE_LIFETIME, State, SynCookies, Verdict};
 use time::{Duration, Instant};
-use wire::{TcpFastOpen, TcpFlags, TcpHeader};
+use wire::{TcpFastOpen, TcpHeader};
 
 /// When a listener answers SYNs with cookies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,9 +83,6 @@ pub const BACKLOG_DEFAULT: usize = 1_024;
 
 /// Half-open connections of a listener that names no other number.
 const HALF_OPEN_MAX: usize = 1_024;
-
-/// Time between two answers of a half-open connection to what does not complete it (RFC 5961, 7).
-const ANSWER_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Default for ListenOptions {
     fn default() -> Self {
@@ -146,42 +144,6 @@ impl Listener {
 
     fn is_accept_queue_full(&self) -> bool {
         self.accept_queue.len() >= self.options.backlog
-    }
-}
-
-/// A half-open connection.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    listener: SocketId,
-    interface: InterfaceId,
-    kept: HalfOpen,
-    /// The listener's settings when the SYN came: what the SYN-ACK offered holds (RFC 7323, 2.2).
-    config: Arc<tcp::Config>,
-    /// When a segment that does not complete the handshake was answered last.
-    answered_at: Option<Instant>,
-    /// Until then an ACK without data does not complete the handshake; `None` where any does.
-    deferred_until: Option<Instant>,
-}
-
-impl Waiting {
-    /// The interface that its SYN came by.
-    pub(crate) fn interface(&self) -> InterfaceId {
-        self.interface
-    }
-
-    /// Whether the peer is there, and has yet to say something.
-    fn is_deferred(&self, now: Instant) -> bool {
-        self.kept.is_acknowledged() && self.deferred_until.is_some_and(|until| now < until)
-    }
-
-    /// Whether the time is over in which the peer, who is there, was to say something; said once.
-    fn ends_deferral(&mut self) -> bool {
-        self.kept.is_acknowledged() && self.deferred_until.take().is_some()
-    }
-
-    /// Its listener, what is kept of it, and the settings of the connection.
-    pub(crate) fn parts(&self) -> (SocketId, HalfOpen, Arc<tcp::Config>) {
-        (self.listener, self.kept, Arc::clone(&self.config))
     }
 }
 
@@ -310,7 +272,7 @@ impl Shard {
             socket.parent = None;
         }
         if more {
-            self.notify(index, Readiness::ACCEPTABLE);
+            self.sockets.notify(index, Readiness::ACCEPTABLE);
         }
         Ok(id)
     }
@@ -335,7 +297,7 @@ impl Shard {
                 socket.parent = None;
                 socket.detached = true;
                 socket.connection.abort();
-                self.orphans += 1;
+                self.detached.orphans += 1;
             }
             self.settle(now, index);
         }
@@ -349,7 +311,7 @@ impl Shard {
         listener: u32,
         mut segment: Unclaimed,
     ) -> Result<(), DropReason> {
-        let isn_min = segment.isn_min.or_else(|| self.failed_opening(now, &segment.flow));
+        let isn_min = segment.isn_min.or_else(|| self.fast_open.failed_opening(now, &segment.flow));
         segment.isn_min = isn_min;
         let has_room = self.sockets.has_room();
         let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
@@ -365,7 +327,7 @@ impl Shard {
         }
         let fast_open = listening.options.fast_open;
         let may_open_fast = listening.openings.has_room(now, fast_open.pending_max);
-        let opening = self.fast_opening(now, incoming, &segment, fast_open);
+        let opening = self.fast_open.fast_opening(now, incoming, &segment, fast_open);
         if opening.is_fast {
             if may_open_fast {
                 return self.accept_fast(now, incoming, listener, &segment, opening.cookie);
@@ -426,16 +388,11 @@ impl Shard {
             answered_at: None,
             deferred_until: Some(now + defer_accept).filter(|_| !defer_accept.is_zero()),
         };
-        self.half_open.insert(*flow, waiting, now + pause);
+        self.handshakes.half_open.insert(*flow, waiting, now + pause);
         let mut syn_ack = kept.syn_ack(now, parameters);
         syn_ack.options.fast_open = cookie;
         self.send_syn_ack(incoming.origin.interface, flow, id, syn_ack);
         Ok(())
-    }
-
-    /// Whether what comes in by interface `id` is for this listener.
-    pub(crate) fn listens_at(&mut self, listener: u32, id: InterfaceId) -> bool {
-        self.sockets.listener(listener).is_some_and(|it| is_in_scope(it.local, id))
     }
 
     /// What is half-open between these ports. Where its listener is gone it is forgotten: what comes is for whoever
@@ -444,8 +401,8 @@ impl Shard {
         &mut self,
         flow: &Flow,
     ) -> Option<(SocketId, HalfOpen, Arc<tcp::Config>)> {
-        let waiting = self.half_open.get_mut(flow)?.parts();
-        if self.listener_config(waiting.0).is_none() {
+        let waiting = self.handshakes.half_open.get_mut(flow)?.parts();
+        if self.sockets.listener_config(waiting.0).is_none() {
             self.forget_half_open(flow);
             return None;
         }
@@ -471,19 +428,21 @@ impl Shard {
             Verdict::Open => {
                 let mut kept = kept;
                 kept.on_acknowledged(now, header, || parameters(self));
-                if self.defers(now, segment, payload_len, kept) {
+                if self.handshakes.defers(now, segment, payload_len, kept) {
                     return Ok(());
                 }
                 self.complete(now, incoming, segment, listener, &kept, config)
             }
-            Verdict::SendAgain | Verdict::Acknowledge if !self.may_answer_again(now, flow) => {
+            Verdict::SendAgain | Verdict::Acknowledge
+                if !self.handshakes.may_answer_again(now, flow) =>
+            {
                 Err(DropReason::OutOfWindow)
             }
             Verdict::SendAgain => {
                 let mut kept = kept;
                 kept.on_repeated(header);
                 let syn_ack = kept.syn_ack(now, parameters(self));
-                if let Some(waiting) = self.half_open.get_mut(flow) {
+                if let Some(waiting) = self.handshakes.half_open.get_mut(flow) {
                     waiting.kept = kept;
                 }
                 self.send_syn_ack(incoming.origin.interface, flow, listener, syn_ack);
@@ -518,39 +477,6 @@ impl Shard {
         }
     }
 
-    /// Whether the ACK of a handshake, which brings no data, is to be followed by some first; notes what is `kept` of
-    /// it.
-    fn defers(
-        &mut self,
-        now: Instant,
-        segment: &Unclaimed,
-        payload_len: u32,
-        kept: HalfOpen,
-    ) -> bool {
-        let Some(waiting) = self.half_open.get_mut(&segment.flow) else { return false };
-        waiting.kept = kept;
-        // A FIN is all that there will be.
-        let is_bare = payload_len == 0 && !segment.header.flags.contains(TcpFlags::FIN);
-        if !is_bare || !waiting.is_deferred(now) {
-            return false;
-        }
-        // Nothing was lost, so that is what is waited for next.
-        let until = waiting.deferred_until.unwrap_or(now);
-        self.half_open.set_deadline(&segment.flow, until);
-        true
-    }
-
-    /// Whether a half-open connection may answer what does not complete it, and notes that it does: whoever
-    /// forged the SYN's address would have each further segment reflected to whose it is (RFC 5961, 7).
-    fn may_answer_again(&mut self, now: Instant, flow: &Flow) -> bool {
-        let Some(waiting) = self.half_open.get_mut(flow) else { return false };
-        let may = waiting.answered_at.is_none_or(|at| now - at >= ANSWER_INTERVAL);
-        if may {
-            waiting.answered_at = Some(now);
-        }
-        may
-    }
-
     /// An ACK that belongs to nothing may bring a cookie back. `None` where no cookie was sent lately.
     pub(crate) fn on_cookie(
         &mut self,
@@ -564,15 +490,16 @@ impl Shard {
             return None;
         }
         let Unclaimed { flow, header, .. } = segment;
-        let Some(kept) = self.syn_cookies.decode(now, flow.local, flow.remote, header) else {
+        let Some(kept) = self.handshakes.syn_cookies.decode(now, flow.local, flow.remote, header)
+        else {
             self.counters.syn_cookies_refused += 1;
             return None;
         };
-        if self.spent_cookies.contains(flow, kept.iss) {
+        if self.handshakes.spent_cookies.contains(flow, kept.iss) {
             self.counters.syn_cookies_spent += 1;
             return None;
         }
-        let config = self.listener_config(id)?;
+        let config = self.sockets.listener_config(id)?;
         let outcome = self.complete(now, incoming, segment, id, &kept, config);
         if outcome.is_ok() {
             self.counters.syn_cookies_accepted += 1;
@@ -583,11 +510,11 @@ impl Shard {
     /// Lets the SYN-ACKs be sent again whose time has come, and forgets those that were sent often
     /// enough.
     pub(crate) fn on_backlog_timeout(&mut self, now: Instant) {
-        while let Some((flow, mut waiting)) = self.half_open.pop_due(now) {
+        while let Some((flow, mut waiting)) = self.handshakes.half_open.pop_due(now) {
             if waiting.is_deferred(now) {
                 // Nothing was lost.
                 let until = waiting.deferred_until.unwrap_or(now);
-                self.half_open.insert(flow, waiting, until);
+                self.handshakes.half_open.insert(flow, waiting, until);
                 continue;
             }
             // Nor was it where the time is over: the SYN-ACK asks for one more ACK.
@@ -595,11 +522,11 @@ impl Shard {
                 waiting.kept.on_timeout(now);
             }
             let goes_on = self.network.may_answer(&flow, &waiting)
-                && self.listener_config(waiting.listener).is_some()
+                && self.sockets.listener_config(waiting.listener).is_some()
                 && waiting.kept.timeouts() <= waiting.config.syn_ack_retries;
             if !goes_on {
                 self.counters.half_open_timeouts += 1;
-                self.leave_backlog(waiting.listener);
+                self.sockets.leave_backlog(waiting.listener);
                 continue;
             }
             let config = Arc::clone(&waiting.config);
@@ -609,7 +536,7 @@ impl Shard {
             let parameters = self.parameters(now, waiting.interface, &flow, config);
             let (interface, listener) = (waiting.interface, waiting.listener);
             let syn_ack = waiting.kept.syn_ack(now, parameters);
-            self.half_open.insert(flow, waiting, now + pause);
+            self.handshakes.half_open.insert(flow, waiting, now + pause);
             self.counters.syn_acks_sent_again += 1;
             self.send_syn_ack(interface, &flow, listener, syn_ack);
         }
@@ -618,8 +545,8 @@ impl Shard {
     /// Resets all half-open connections (RFC 9293, 3.10.5). A peer whose last ACK was lost, or was not taken, believes
     /// its connection open; another has no answer yet and would ask for one for minutes.
     pub(crate) fn reset_half_open(&mut self, now: Instant) {
-        while let Some((flow, waiting)) = self.half_open.remove_first() {
-            self.leave_backlog(waiting.listener);
+        while let Some((flow, waiting)) = self.handshakes.half_open.remove_first() {
+            self.sockets.leave_backlog(waiting.listener);
             if self.network.may_answer(&flow, &waiting) {
                 let (listener, kept, config) = waiting.parts();
                 let parameters = self.parameters(now, waiting.interface, &flow, config);
@@ -664,38 +591,16 @@ impl Shard {
         self.counters.connections_accepted += 1;
         self.forget_half_open(&flow);
         if kept.is_from_cookie() {
-            self.spent_cookies.add(now, flow, kept.iss);
+            self.handshakes.spent_cookies.add(now, flow, kept.iss);
         }
-        self.enqueue(listener, index);
+        self.sockets.enqueue(listener, index);
         self.touch(index);
         outcome
     }
 
-    /// Puts a connection into the accept queue.
-    pub(crate) fn enqueue(&mut self, listener: u32, index: u32) {
-        let id = self.sockets.id(index);
-        if let (Some(listening), Some(id)) = (self.sockets.listener(listener), id) {
-            listening.accept_queue.push_back(id);
-            self.notify(listener, Readiness::ACCEPTABLE);
-        }
-    }
-
-    pub(crate) fn listener_config(&mut self, listener: SocketId) -> Option<Arc<tcp::Config>> {
-        let index = self.sockets.index(listener).ok()?;
-        self.sockets.listener(index).map(|listening| Arc::clone(&listening.config))
-    }
-
     fn forget_half_open(&mut self, flow: &Flow) {
-        if let Some(waiting) = self.half_open.remove(flow) {
-            self.leave_backlog(waiting.listener);
-        }
-    }
-
-    fn leave_backlog(&mut self, listener: SocketId) {
-        if let Ok(index) = self.sockets.index(listener)
-            && let Some(listening) = self.sockets.listener(index)
-        {
-            listening.half_open = listening.half_open.saturating_sub(1);
+        if let Some(waiting) = self.handshakes.half_open.remove(flow) {
+            self.sockets.leave_backlog(waiting.listener);
         }
     }
 
@@ -708,7 +613,7 @@ impl Shard {
     ) {
         let Unclaimed { flow, header: syn, .. } = segment;
         let (local, remote, timestamps) = (flow.local, flow.remote, config.timestamps);
-        let kept = self.syn_cookies.encode(now, local, remote, syn, timestamps);
+        let kept = self.handshakes.syn_cookies.encode(now, local, remote, syn, timestamps);
         let parameters = self.parameters(now, incoming.origin.interface, flow, config);
         let mut syn_ack = kept.syn_ack(now, parameters);
         SynCookies::mark(&kept, &mut syn_ack);
@@ -742,7 +647,7 @@ impl Shard {
             return false;
         };
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
-        let marks = self.listener_marks(listener);
+        let marks = self.sockets.listener_marks(listener);
         let sender = &self.network.interfaces[interface];
         let network = sender.header(local, remote, wire::protocol::TCP, marks);
         self.network.send_answer(
@@ -754,6 +659,35 @@ impl Shard {
             },
         );
         true
+    }
+}
+
+impl Sockets {
+    /// Whether what comes in by interface `id` is for this listener.
+    pub(crate) fn listens_at(&mut self, listener: u32, id: InterfaceId) -> bool {
+        self.listener(listener).is_some_and(|it| is_in_scope(it.local, id))
+    }
+
+    /// Puts a connection into the accept queue.
+    pub(crate) fn enqueue(&mut self, listener: u32, index: u32) {
+        let id = self.id(index);
+        if let (Some(listening), Some(id)) = (self.listener(listener), id) {
+            listening.accept_queue.push_back(id);
+            self.notify(listener, Readiness::ACCEPTABLE);
+        }
+    }
+
+    pub(crate) fn listener_config(&mut self, listener: SocketId) -> Option<Arc<tcp::Config>> {
+        let index = self.index(listener).ok()?;
+        self.listener(index).map(|listening| Arc::clone(&listening.config))
+    }
+
+    fn leave_backlog(&mut self, listener: SocketId) {
+        if let Ok(index) = self.index(listener)
+            && let Some(listening) = self.listener(index)
+        {
+            listening.half_open = listening.half_open.saturating_sub(1);
+        }
     }
 }
 

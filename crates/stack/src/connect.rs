@@ -78,11 +78,11 @@ impl Shard {
             }
         };
         let flow = Flow { local: SocketAddr::new(address, port), remote };
-        if self.sockets.by_flow(&flow).is_some() || self.half_open.contains(&flow) {
+        if self.sockets.by_flow(&flow).is_some() || self.handshakes.half_open.contains(&flow) {
             return Err(SocketError::AddressInUse);
         }
-        let isn_min =
-            reusable(&self.time_wait, now, &flow, &config).ok_or(SocketError::AddressInUse)?;
+        let isn_min = reusable(&self.detached.time_wait, now, &flow, &config)
+            .ok_or(SocketError::AddressInUse)?;
         let mut parameters = self.parameters(now, interface, &flow, config);
         if let Some(isn_min) = isn_min {
             parameters.isn = parameters.isn.later_of(isn_min);
@@ -92,12 +92,12 @@ impl Shard {
         if let Some(socket) = self.sockets.tcp(index) {
             socket.path.keeps_interface = interface != usual;
         }
-        if self.time_wait.remove(&flow).is_some() {
+        if self.detached.time_wait.remove(&flow).is_some() {
             self.counters.time_wait_replaced += 1;
         }
         self.counters.connections_opened += 1;
         self.settle(now, index);
-        self.socket_id(index).ok_or(SocketError::InvalidSocket)
+        self.sockets.id(index).ok_or(SocketError::InvalidSocket)
     }
 
     /// A local port for a connection from `address` to `remote`. Over loopback (`stays`) both ends are this
@@ -110,7 +110,7 @@ impl Shard {
         config: &tcp::Config,
         stays: bool,
     ) -> Result<u16, SocketError> {
-        let Self { network, sockets, time_wait, half_open, .. } = self;
+        let Self { network, sockets, detached, handshakes, .. } = self;
         let timestamps = config.timestamps;
         let purpose = Purpose::Connect { from: address, to: remote, timestamps, stays };
         sockets.pick_port(purpose, |sockets, port| {
@@ -121,8 +121,8 @@ impl Shard {
                 && sockets.ports.is_free(Protocol::Tcp, local, BindOptions::default());
             match may_be_taken {
                 false => Standing::Taken,
-                true if half_open.contains(&flow) => Standing::Passing,
-                true => standing_in_time_wait(time_wait, now, &flow, config),
+                true if handshakes.half_open.contains(&flow) => Standing::Passing,
+                true => standing_in_time_wait(&detached.time_wait, now, &flow, config),
             }
         })
     }

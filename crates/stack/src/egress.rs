@@ -25,6 +25,7 @@
 
 use crate::interface::{Destination, Interface};
 use crate::interfaces::InterfaceId;
+use crate::multirouting::Copies;
 use crate::network::NetworkLayer;
 use crate::offered::Fit;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
@@ -65,6 +66,17 @@ pub(crate) struct Planned {
     payload_bytes: usize,
 }
 
+/// The batch that the device is looking at.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    /// Whose its packets are, in its order.
+    pub(crate) planned: Vec<Planned>,
+    /// Of them, what leaves by other ways as well.
+    pub(crate) copies: Copies,
+    /// Connections whose segments were lost before they were in it, for want of a neighbour or by a filter.
+    lost_here: usize,
+}
+
 impl Shard {
     /// Fills `out` (emptied first) with what interface `id` should send now, as far as `room` goes,
     /// and says how many packets that is; none means that there is nothing to send. Nothing that
@@ -88,8 +100,8 @@ impl Shard {
     /// As [`Shard::poll_transmit`], for every interface.
     pub(crate) fn fill(&mut self, now: Instant, id: InterfaceId, room: Room, out: &mut Multidata) {
         out.clear();
-        self.planned.clear();
-        self.copies.clear();
+        self.sending.planned.clear();
+        self.sending.copies.clear();
         let Some(interface) = self.network.interfaces.get_mut(id) else { return };
         if interface.is_removed {
             return;
@@ -109,7 +121,7 @@ impl Shard {
             self.emit_connection(now, id, index, out);
             // Whoever lost what it had may have more, as a second reset, and no timer. Nothing in the batch
             // would say that there is nothing to send.
-            turns = turns - 1 + core::mem::take(&mut self.lost_here);
+            turns = turns - 1 + core::mem::take(&mut self.sending.lost_here);
         }
         // What was just looked up and not found is asked for at once.
         self.poll_neighbours(now, id, may_ask);
@@ -131,7 +143,7 @@ impl Shard {
     /// What became of the batch that [`Shard::poll_transmit`] filled: the first `taken` packets are
     /// sent, all others never were and are built afresh when their turn comes.
     pub fn on_transmitted(&mut self, now: Instant, id: InterfaceId, transmitted: &Transmitted) {
-        let of = self.planned.iter().map(|planned| planned.built).sum();
+        let of = self.sending.planned.iter().map(|planned| planned.built).sum();
         self.network.note_transmitted(id, of, transmitted);
         let mut taken = transmitted.taken;
         if transmitted.stopped == Some(Stop::Refused) {
@@ -140,7 +152,7 @@ impl Shard {
             taken += 1;
         }
         self.send_copies(taken);
-        let mut planned = core::mem::take(&mut self.planned);
+        let mut planned = core::mem::take(&mut self.sending.planned);
         for Planned { owner, built, dropped, payload_bytes } in planned.drain(..) {
             let count = taken.min(built);
             taken -= count;
@@ -165,7 +177,7 @@ impl Shard {
             }
             self.settle(now, owner);
         }
-        self.planned = planned;
+        self.sending.planned = planned;
         let interface = &mut self.network.interfaces[id];
         if interface.offered.len() > 0 {
             interface.outbox.put_back(interface.offered.drain());
@@ -200,7 +212,12 @@ impl Shard {
         }
         if out.len() > first {
             let built = out.len() - first;
-            self.planned.push(Planned { owner: OUTBOX_OWNER, built, dropped: 0, payload_bytes: 0 });
+            self.sending.planned.push(Planned {
+                owner: OUTBOX_OWNER,
+                built,
+                dropped: 0,
+                payload_bytes: 0,
+            });
         }
     }
 
@@ -331,7 +348,7 @@ impl Shard {
         if self.sockets.tcp(index).is_some_and(|socket| socket.path.is_multi_routed) {
             return self.duplicate(now, id, out, first, planned, is_passed_on);
         }
-        self.planned.push(planned);
+        self.sending.planned.push(planned);
     }
 
     /// A connection's packets, the last of the batch from `first` on, leave by other ways as well; or by
@@ -351,7 +368,7 @@ impl Shard {
         let (network, next_hop) = (socket.path.network.clone(), socket.path.next_hop);
         if !is_passed_on {
             self.plan_copies(id, out, first..out.len(), &network);
-            return self.planned.push(planned);
+            return self.sending.planned.push(planned);
         }
         self.pass_on((id, next_hop), out, first..out.len(), &network);
         out.truncate(first);
@@ -372,7 +389,7 @@ impl Shard {
         socket.connection.on_transmitted(now, built);
         let sequence = socket.connection.first_unacknowledged();
         socket.connection.on_unreachable(ConnectionError::HostUnreachable, sequence);
-        self.lost_here += 1;
+        self.sending.lost_here += 1;
         self.settle(now, index);
     }
 
@@ -409,7 +426,7 @@ impl Shard {
             let dropped = screened.dropped;
             self.connection_counters.lend(connection, |it| it.on_transmitted(now, dropped));
             socket.allowance_bytes = 0;
-            self.lost_here += 1;
+            self.sending.lost_here += 1;
             self.settle(now, index);
         }
         screened.passed > 0

@@ -175,12 +175,6 @@ impl Openings {
 }
 
 impl Shard {
-    /// Where the ISS of a connection must lie that follows one between the same ports that failed with its handshake.
-    pub(crate) fn failed_opening(&self, now: Instant, flow: &Flow) -> Option<SeqNumber> {
-        let mut newest = self.fast_open.failed.iter().rev().take_while(|it| now < it.until);
-        newest.find(|it| it.flow == *flow).map(|it| it.next_isn_min)
-    }
-
     /// A SYN whose data is taken goes straight to the accept queue, with it.
     pub(crate) fn accept_fast(
         &mut self,
@@ -198,7 +192,7 @@ impl Shard {
         if let Some(socket) = self.sockets.tcp(index) {
             socket.fast_open_listener = Some(id);
         }
-        self.enqueue(listener, index);
+        self.sockets.enqueue(listener, index);
         self.touch(index);
         Ok(())
     }
@@ -309,6 +303,41 @@ impl Shard {
         self.counters.fast_open_cookies_evicted += u64::from(has_evicted);
     }
 
+    /// A SYN whose data is taken: the connection exists from now on, with it. The SYN-ACK brings `cookie`.
+    fn open_fast(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        segment: &Unclaimed,
+        parent: SocketId,
+        cookie: Option<TcpFastOpen>,
+    ) -> Result<u32, DropReason> {
+        let config = self.sockets.listener_config(parent).ok_or(DropReason::NoConnection)?;
+        let Unclaimed { flow, header, isn_min, .. } = segment;
+        let interface = incoming.origin.interface;
+        let next_hop = self.network.way_back(interface, flow.remote.ip())?;
+        let mut parameters = self.parameters(now, interface, flow, config);
+        if let Some(isn_min) = isn_min {
+            parameters.isn = parameters.isn.later_of(*isn_min);
+            self.on_successor(flow);
+        }
+        let data = segment.as_tcp_segment(incoming).payload;
+        let connection = Connection::accept_fast(parameters, now, header, data, cookie, &self.pool);
+        let index = self
+            .open(connection, *flow, interface, next_hop, Some(parent))
+            .map_err(|_| DropReason::SocketsFull)?;
+        self.counters.fast_opens_accepted += 1;
+        Ok(index)
+    }
+}
+
+impl FastOpen {
+    /// Where the ISS of a connection must lie that follows one between the same ports that failed with its handshake.
+    pub(crate) fn failed_opening(&self, now: Instant, flow: &Flow) -> Option<SeqNumber> {
+        let mut newest = self.failed.iter().rev().take_while(|it| now < it.until);
+        newest.find(|it| it.flow == *flow).map(|it| it.next_isn_min)
+    }
+
     /// What a SYN comes to, for a listener with these options.
     pub(crate) fn fast_opening(
         &self,
@@ -325,35 +354,8 @@ impl Shard {
             return Opening { is_fast: true, cookie: None };
         }
         let Some(shown) = segment.header.options.fast_open else { return usual };
-        let keys = options.keys.unwrap_or_else(|| self.fast_open.keys(now));
+        let keys = options.keys.unwrap_or_else(|| self.keys(now));
         keys.judge(segment.flow.local.ip(), segment.flow.remote.ip(), shown)
-    }
-
-    /// A SYN whose data is taken: the connection exists from now on, with it. The SYN-ACK brings `cookie`.
-    fn open_fast(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        segment: &Unclaimed,
-        parent: SocketId,
-        cookie: Option<TcpFastOpen>,
-    ) -> Result<u32, DropReason> {
-        let config = self.listener_config(parent).ok_or(DropReason::NoConnection)?;
-        let Unclaimed { flow, header, isn_min, .. } = segment;
-        let interface = incoming.origin.interface;
-        let next_hop = self.network.way_back(interface, flow.remote.ip())?;
-        let mut parameters = self.parameters(now, interface, flow, config);
-        if let Some(isn_min) = isn_min {
-            parameters.isn = parameters.isn.later_of(*isn_min);
-            self.on_successor(flow);
-        }
-        let data = segment.as_tcp_segment(incoming).payload;
-        let connection = Connection::accept_fast(parameters, now, header, data, cookie, &self.pool);
-        let index = self
-            .open(connection, *flow, interface, next_hop, Some(parent))
-            .map_err(|_| DropReason::SocketsFull)?;
-        self.counters.fast_opens_accepted += 1;
-        Ok(index)
     }
 }
 

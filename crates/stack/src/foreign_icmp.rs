@@ -9,13 +9,13 @@
 
 use crate::endpoint::of_one_family;
 use crate::error::{BadArgument, SocketError};
-use crate::forwarding::{PendingId, longest};
+use crate::forwarding::{Forwarding, PendingId, longest};
 use crate::ingress::{Incoming, Origin};
 use crate::multicast::MulticastOptions;
 use crate::network::NetworkLayer;
 use crate::shard::Shard;
 use crate::sockets::SocketId;
-use crate::udp_socket::Way;
+use crate::way::Way;
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
@@ -55,7 +55,7 @@ impl Shard {
         payload: &[u8],
         kind: IcmpErrorKind,
     ) -> Result<(), SocketError> {
-        let prefix = self.udp_prefix(id)?;
+        let prefix = self.sockets.udp_prefix(id)?;
         let ((sender, by), (to, _)) =
             (self.network.take_scope(sender)?, self.network.take_scope(to)?);
         must_be_of(prefix, to.ip())?;
@@ -102,7 +102,7 @@ impl Shard {
         }
         let prefix = prefix.network();
         self.network.check_prefix(prefix, &self.forwarding.echo_forwarders)?;
-        let id = self.insert_echo_forwarder(prefix)?;
+        let id = self.sockets.insert_echo_forwarder(prefix)?;
         self.forwarding.echo_forwarders.push((prefix, id.index() as u32));
         Ok(id)
     }
@@ -120,10 +120,12 @@ impl Shard {
         }
         self.push_raw(index, incoming, None)
     }
+}
 
+impl Forwarding {
     /// The application has let go of an echo forwarder.
     pub(crate) fn close_echo_forwarder(&mut self, index: u32) {
-        self.forwarding.echo_forwarders.retain(|(_, its)| *its != index);
+        self.echo_forwarders.retain(|(_, its)| *its != index);
     }
 }
 

@@ -36,7 +36,7 @@ use crate::marks::PacketMarks;
 use crate::network::NetworkLayer;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
-use crate::sockets::{Flow, Keys, Socket, SocketId};
+use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
 use crate::udp_socket::UdpSocket;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
@@ -292,11 +292,6 @@ impl Shard {
             .filter(|_| self.network.accepts(source))
     }
 
-    /// The application has let go of a datagram forwarder.
-    pub(crate) fn close_datagram_forwarder(&mut self, index: u32) {
-        self.forwarding.datagram_forwarders.retain(|(_, its)| *its != index);
-    }
-
     /// Takes the pending connection that has waited longest.
     ///
     /// # Errors
@@ -309,7 +304,7 @@ impl Shard {
             .find(|id| forwarding.is_pending(id))
             .ok_or(SocketError::WouldBlock)?;
         if !socket.arrived.is_empty() {
-            self.notify(index, Readiness::ACCEPTABLE);
+            self.sockets.notify(index, Readiness::ACCEPTABLE);
         }
         Ok(next)
     }
@@ -328,7 +323,8 @@ impl Shard {
         id: &PendingId,
     ) -> Result<SocketId, SocketError> {
         let pending = self.take_pending(id).ok_or(SocketError::ConnectionAborted)?;
-        let is_taken = self.half_open.contains(&id.flow) || self.time_wait.contains(&id.flow);
+        let is_taken = self.handshakes.half_open.contains(&id.flow)
+            || self.detached.time_wait.contains(&id.flow);
         if is_taken || self.sockets.by_flow(&id.flow).is_some() {
             self.counters.forwards_taken_back += 1;
             return Err(SocketError::ConnectionAborted);
@@ -351,7 +347,7 @@ impl Shard {
     /// [`Shard::tcp_refuse_pending`] for all that nobody has decided on.
     pub(crate) fn refuse_all_pending(&mut self, now: Instant) {
         while let Some((flow, pending)) = self.forwarding.pending.remove_first() {
-            self.leave_forwarder(&pending);
+            self.sockets.leave_forwarder(&pending);
             self.answer_refusal(now, &flow, &pending);
         }
     }
@@ -420,7 +416,7 @@ impl Shard {
         if !is_syn_only(header) {
             return None;
         }
-        let forwarder = self.forwarder_of(flow.local.ip())?;
+        let forwarder = self.forwarding.forwarder_of(flow.local.ip())?;
         Some(self.await_decision(now, incoming, segment, forwarder))
     }
 
@@ -456,7 +452,7 @@ impl Shard {
         let pending = Pending { number, forwarder: id, interface, station, kept };
         forwarding.pending.insert(flow, pending, now + SILENCE_MAX);
         self.counters.forwards_pending += 1;
-        self.notify(index, Readiness::ACCEPTABLE);
+        self.sockets.notify(index, Readiness::ACCEPTABLE);
         Ok(())
     }
 
@@ -469,16 +465,11 @@ impl Shard {
         HalfOpen::new(now, header, isn)
     }
 
-    /// The forwarder for connections to `address`.
-    pub(crate) fn forwarder_of(&self, address: IpAddr) -> Option<u32> {
-        longest(&self.forwarding.forwarders, address)
-    }
-
     /// Forgets the pending connections whose peers have fallen silent.
     pub(crate) fn on_forwarding_timeout(&mut self, now: Instant) {
         while let Some((_, pending)) = self.forwarding.pending.pop_due(now) {
             self.counters.forwards_expired += 1;
-            self.leave_forwarder(&pending);
+            self.sockets.leave_forwarder(&pending);
         }
     }
 
@@ -497,16 +488,8 @@ impl Shard {
             return None;
         }
         let pending = self.forwarding.pending.remove(&id.flow)?;
-        self.leave_forwarder(&pending);
+        self.sockets.leave_forwarder(&pending);
         Some(pending)
-    }
-
-    fn leave_forwarder(&mut self, pending: &Pending) {
-        if let Ok(index) = self.sockets.index(pending.forwarder)
-            && let Some(forwarder) = self.sockets.forwarder(index)
-        {
-            forwarder.in_flight = forwarder.in_flight.saturating_sub(1);
-        }
     }
 
     fn open_pending(
@@ -535,7 +518,7 @@ impl Shard {
         self.counters.forwards_accepted += 1;
         self.counters.connections_accepted += 1;
         self.settle(now, index);
-        self.socket_id(index).ok_or(SocketError::InvalidSocket)
+        self.sockets.id(index).ok_or(SocketError::InvalidSocket)
     }
 
     fn answer_refusal(&mut self, now: Instant, flow: &Flow, pending: &Pending) {
@@ -553,6 +536,28 @@ impl Shard {
         let network = interface.header(local.ip(), remote.ip(), protocol::TCP, marks);
         let message = Message::Segment(pending.kept.refusal(local.port(), remote.port()));
         self.network.send_answer(pending.interface, Outgoing { network, next_hop, message });
+    }
+}
+
+impl Forwarding {
+    /// The application has let go of a datagram forwarder.
+    pub(crate) fn close_datagram_forwarder(&mut self, index: u32) {
+        self.datagram_forwarders.retain(|(_, its)| *its != index);
+    }
+
+    /// The forwarder for connections to `address`.
+    pub(crate) fn forwarder_of(&self, address: IpAddr) -> Option<u32> {
+        longest(&self.forwarders, address)
+    }
+}
+
+impl Sockets {
+    fn leave_forwarder(&mut self, pending: &Pending) {
+        if let Ok(index) = self.index(pending.forwarder)
+            && let Some(forwarder) = self.forwarder(index)
+        {
+            forwarder.in_flight = forwarder.in_flight.saturating_sub(1);
+        }
     }
 }
 

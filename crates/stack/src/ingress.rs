@@ -257,7 +257,7 @@ impl Shard {
         let Some(socket) = self.sockets.tcp(index) else { return Err(DropReason::NoConnection) };
         let (connection, pool) = (&mut socket.connection, &self.pool);
         self.connection_counters.lend(connection, |it| it.on_segment(now, segment, pool))?;
-        self.lead_train(incoming, header, index);
+        self.trains.lead(incoming, header, index);
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl Shard {
         header: &TcpHeader,
     ) -> Result<u32, Option<SeqNumber>> {
         let info = incoming.info;
-        if let Some((cached, index)) = &self.flow_cache
+        if let Some((cached, index)) = &self.sockets.flow_cache
             && is_of(cached, info, header)
             && !is_syn_only(header)
         {
@@ -300,7 +300,7 @@ impl Shard {
                 return Err(Some(connection.next_isn_min()));
             }
         }
-        self.flow_cache = Some((flow, index));
+        self.sockets.flow_cache = Some((flow, index));
         Ok(index)
     }
 
@@ -330,7 +330,7 @@ impl Shard {
         let Unclaimed { flow, header, .. } = &segment;
         if !header.flags.contains(TcpFlags::RST)
             && let Some(listener) = self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote)
-            && self.listens_at(listener, id)
+            && self.sockets.listens_at(listener, id)
         {
             if is_syn_only(header) {
                 return self.on_syn(now, incoming, listener, segment);

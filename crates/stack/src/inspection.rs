@@ -180,14 +180,14 @@ impl Shard {
                 slot.saturating_add(places_max) >= self.sockets.slot_count()
             }
             Table::HalfOpen => {
-                let page = self.half_open.page(slot, places_max);
-                page.for_each(|(flow, waiting)| show(half_open(&flow, waiting.interface())));
-                slot.saturating_add(places_max) >= self.half_open.slot_count()
+                let page = self.handshakes.half_open.page(slot, places_max);
+                page.for_each(|(flow, waiting)| show(half_open(&flow, waiting.interface)));
+                slot.saturating_add(places_max) >= self.handshakes.half_open.slot_count()
             }
             Table::TimeWait => {
-                let page = self.time_wait.page(slot, places_max);
+                let page = self.detached.time_wait.page(slot, places_max);
                 page.for_each(|(flow, _)| show(in_time_wait(&flow)));
-                slot.saturating_add(places_max) >= self.time_wait.slot_count()
+                slot.saturating_add(places_max) >= self.detached.time_wait.slot_count()
             }
         };
         if !is_over {

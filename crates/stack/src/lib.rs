@@ -49,6 +49,7 @@ mod flow_table;
 mod foreign_icmp;
 mod forwarding;
 mod fragments;
+mod handshakes;
 mod holdings;
 mod ingress;
 mod inspection;
@@ -83,6 +84,7 @@ mod train;
 mod udp_connecting;
 mod udp_socket;
 mod unscreened;
+mod way;
 mod wheel;
 
 // What stands in this crate's signatures, so that who drives a shard needs no other.
@@ -113,12 +115,14 @@ pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};
 pub use ports::BindOptions;
 pub use raw_socket::RawPacket;
 pub use reports::{ErrorReport, ReportOrigin};
-pub use shard::{Shard, ShardConfig, TIME_WAIT_MAX};
+pub use shard::{Shard, ShardConfig};
 pub use share::{Homes, Share, Stray};
 pub use sockets::SocketId;
 pub use tcp_socket::{SendPlan, TcpOption, TcpStatus};
+pub use time_wait::TIME_WAIT_MAX;
 pub use udp::Datagram as ReceivedDatagram;
-pub use udp_socket::{DatagramPlan, MtuDiscovery};
+pub use udp_socket::DatagramPlan;
+pub use way::MtuDiscovery;
 pub use wire::{Ipv4Options, RefusedOptions};
 
 /// Hop limit of what is sent (RFC 1700's recommendation).

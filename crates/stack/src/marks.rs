@@ -6,7 +6,7 @@
 
 use crate::error::SocketError;
 use crate::shard::Shard;
-use crate::sockets::SocketId;
+use crate::sockets::{SocketId, Sockets};
 use core::num::NonZeroU8;
 use ip::HeaderTemplate;
 
@@ -65,11 +65,13 @@ impl Shard {
         }
         Ok(())
     }
+}
 
+impl Sockets {
     /// Those of a listener; none where it is gone.
     pub(crate) fn listener_marks(&mut self, listener: SocketId) -> PacketMarks {
-        let index = self.sockets.index(listener).ok();
-        let listener = index.and_then(|index| self.sockets.listener(index));
+        let index = self.index(listener).ok();
+        let listener = index.and_then(|index| self.listener(index));
         listener.map_or(PacketMarks::default(), |listener| listener.marks())
     }
 }

@@ -87,7 +87,7 @@ impl Shard {
 
     /// Whether copies were queued for other interfaces since this was last asked: their turn may be over.
     pub fn take_copies_queued(&mut self) -> bool {
-        core::mem::take(&mut self.copies.has_queued)
+        core::mem::take(&mut self.sending.copies.has_queued)
     }
 
     /// Copies the packets `packets` of the batch, which are those of one connection by interface `id`, for
@@ -103,7 +103,7 @@ impl Shard {
         for (interface, next_hop) in self.network.other_ways(id, source, destination) {
             for at in packets.clone() {
                 if let Some(packet) = self.network.copy(out, at, network, next_hop) {
-                    self.copies.planned.push(PlannedCopy { at, interface, packet });
+                    self.sending.copies.planned.push(PlannedCopy { at, interface, packet });
                 }
             }
         }
@@ -133,23 +133,23 @@ impl Shard {
     /// The device took the first `taken` packets of the batch.
     #[inline]
     pub(crate) fn send_copies(&mut self, taken: usize) {
-        if !self.copies.planned.is_empty() {
+        if !self.sending.copies.planned.is_empty() {
             self.send_planned_copies(taken);
         }
     }
 
     #[inline(never)]
     fn send_planned_copies(&mut self, taken: usize) {
-        let mut planned = core::mem::take(&mut self.copies.planned);
+        let mut planned = core::mem::take(&mut self.sending.copies.planned);
         for copy in planned.drain(..).filter(|copy| copy.at < taken) {
             self.queue_copy(copy.interface, copy.packet);
         }
-        self.copies.planned = planned;
+        self.sending.copies.planned = planned;
     }
 
     fn queue_copy(&mut self, interface: InterfaceId, packet: Outgoing) {
         self.counters.packets_duplicated += 1;
-        self.copies.has_queued = true;
+        self.sending.copies.has_queued = true;
         self.network.send_small(interface, packet);
     }
 
@@ -169,7 +169,7 @@ impl Shard {
         let count = copies.len() as u64 + 1;
         for (other, copy) in copies {
             full += u64::from(!self.network.interfaces[other].outbox.push(copy));
-            self.copies.has_queued = true;
+            self.sending.copies.has_queued = true;
         }
         if full == count {
             return false;

@@ -18,7 +18,7 @@ use crate::negotiation::InterfaceEvent;
 use crate::outbox::Outgoing;
 use crate::share::Sharing;
 use crate::sockets::Keys;
-use batch::BlockPool;
+use batch::{BlockPool, Chunk, Chunks};
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
 use counters::{DropCounters, DropReason};
@@ -244,5 +244,24 @@ impl NetworkLayer {
         if !interface.outbox.push(packet) {
             self.drops.add(DropReason::TransmitQueueFull);
         }
+    }
+
+    /// A copy of `payload` in a block of its own size, so that a sparse block can go.
+    pub(crate) fn compact(&self, payload: &Chunk) -> Result<Chunk, DropReason> {
+        let mut block =
+            self.pool.allocate_receive(payload.len()).map_err(|_| DropReason::NoMemory)?;
+        block.bytes_mut()[..payload.len()].copy_from_slice(payload.bytes());
+        Ok(Chunk::new(block.freeze(), 0..payload.len()))
+    }
+
+    /// What one of our own receives of a datagram that leaves: a receiver holds it in one block.
+    pub(crate) fn in_one_block(&self, payload: &Chunks) -> Result<Chunk, DropReason> {
+        if let Some(chunk) = payload.as_one() {
+            return Ok(chunk.clone());
+        }
+        let len = payload.len();
+        let mut block = self.pool.allocate_receive(len).map_err(|_| DropReason::NoMemory)?;
+        payload.copy_to(&mut block.bytes_mut()[..len]);
+        Ok(Chunk::new(block.freeze(), 0..len))
     }
 }

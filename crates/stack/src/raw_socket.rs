@@ -40,8 +40,8 @@ use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
 use crate::pressure::Queued;
 use crate::shard::Shard;
-use crate::sockets::{Socket, SocketId};
-use crate::udp_socket::{MtuDiscovery, Way};
+use crate::sockets::{Socket, SocketId, Sockets};
+use crate::way::{MtuDiscovery, Way};
 use batch::{Chunk, Chunks};
 use checksum::Accumulator;
 use core::net::{IpAddr, SocketAddr};
@@ -282,12 +282,6 @@ impl Shard {
         self.sockets.ports.add(Protocol::Echo, local, options, index).map(|()| id)
     }
 
-    /// A socket for echo requests to others, which nobody finds yet.
-    pub(crate) fn insert_echo_forwarder(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
-        let socket = RawSocket::new(Bound::Forwarded(prefix), prefix.address());
-        self.sockets.insert(Socket::Raw(Box::new(socket)))
-    }
-
     /// The application let go of a raw socket.
     pub(crate) fn close_raw(&mut self, index: u32, mut socket: RawSocket) {
         socket.payloads_mut().for_each(|payload| self.unread.remove(payload.len()));
@@ -297,7 +291,7 @@ impl Shard {
                 self.sockets.raws.bound.retain(|(.., its)| *its != index);
                 self.tell_of_raw_icmp();
             }
-            Bound::Forwarded(_) => self.close_echo_forwarder(index),
+            Bound::Forwarded(_) => self.forwarding.close_echo_forwarder(index),
         }
     }
 
@@ -317,7 +311,7 @@ impl Shard {
         to: IpAddr,
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
-        let socket = self.raw_socket(id)?;
+        let socket = self.sockets.raw_socket(id)?;
         match socket.bound {
             // It has no address of its own to send from.
             Bound::Forwarded(_) => Err(BadArgument::NoSource.into()),
@@ -342,7 +336,7 @@ impl Shard {
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
         let (from, to) = (from.to_canonical(), to.to_canonical());
-        let bound = self.raw_socket(id)?.bound;
+        let bound = self.sockets.raw_socket(id)?.bound;
         let Bound::Forwarded(prefix) = bound else {
             return Err(BadArgument::NoForwarder.into());
         };
@@ -360,7 +354,7 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let to = to.to_canonical();
         let index = self.sockets.index(id)?;
-        let socket = self.raw_socket(id)?;
+        let socket = self.sockets.raw_socket(id)?;
         let (bound, protocol) = (socket.bound, socket.protocol_to(to)?);
         let (own_hop_limit, discovery) = (socket.hop_limit, socket.mtu_discovery);
         let Way { interface_id, next_hop, source, hop_limit } =
@@ -412,7 +406,7 @@ impl Shard {
     /// # Errors
     /// [`SocketError::WouldBlock`] where there is none.
     pub fn raw_receive(&mut self, id: SocketId) -> Result<RawPacket, SocketError> {
-        let packet = self.raw_socket(id)?.pop().ok_or(SocketError::WouldBlock)?;
+        let packet = self.sockets.raw_socket(id)?.pop().ok_or(SocketError::WouldBlock)?;
         self.unread.remove(packet.payload.len());
         Ok(packet)
     }
@@ -429,7 +423,7 @@ impl Shard {
         if hop_limit == Some(0) {
             return Err(BadArgument::NoHops.into());
         }
-        self.raw_socket(id)?.hop_limit = hop_limit;
+        self.sockets.raw_socket(id)?.hop_limit = hop_limit;
         Ok(())
     }
 
@@ -442,7 +436,7 @@ impl Shard {
         id: SocketId,
         discovery: MtuDiscovery,
     ) -> Result<(), SocketError> {
-        self.raw_socket(id)?.mtu_discovery = discovery;
+        self.sockets.raw_socket(id)?.mtu_discovery = discovery;
         Ok(())
     }
 
@@ -455,7 +449,7 @@ impl Shard {
         id: SocketId,
         bytes: usize,
     ) -> Result<(), SocketError> {
-        self.raw_socket(id)?.held_bytes_max = bytes;
+        self.sockets.raw_socket(id)?.held_bytes_max = bytes;
         Ok(())
     }
 
@@ -498,7 +492,7 @@ impl Shard {
                 let remote = SocketAddr::new(incoming.info.source, 0);
                 self.sockets.ports.find(Protocol::Echo, local, remote)
             }
-            IcmpIncoming::Error(error) => self.echo_asker(error),
+            IcmpIncoming::Error(error) => self.sockets.echo_asker(error),
             _ => None,
         };
         let Some(index) = found else { return is_taken };
@@ -509,21 +503,13 @@ impl Shard {
         true
     }
 
-    /// The socket whose echo request an error is about.
-    fn echo_asker(&self, error: &IcmpError) -> Option<u32> {
-        let quoted = &error.quoted;
-        let is_icmp = matches!(quoted.protocol, protocol::ICMP | protocol::ICMPV6);
-        let is_asked = is_icmp && quoted.local.port() > 0;
-        is_asked.then(|| self.sockets.ports.find(Protocol::Echo, quoted.local, quoted.remote))?
-    }
-
     /// An ICMP error about a packet that is neither a segment nor a datagram. Says whether a socket may
     /// have sent that.
     pub(crate) fn on_raw_error(&mut self, now: Instant, error: &IcmpError) -> bool {
         let (its_protocol, local) = (error.quoted.protocol, error.quoted.local.ip());
         let has_taker = self.sockets.raws.takers(its_protocol, local).next().is_some();
-        let is_known =
-            self.network.is_own_address(local) && (has_taker || self.echo_asker(error).is_some());
+        let is_known = self.network.is_own_address(local)
+            && (has_taker || self.sockets.echo_asker(error).is_some());
         let IcmpErrorKind::PacketTooBig { mtu_bytes } = error.kind else { return is_known };
         // Nobody fragments our echo replies on the way (RFC 8201, 4: a node MUST reduce its estimate); those of IPv4
         // may be fragmented there.
@@ -566,13 +552,24 @@ impl Shard {
             return Err(DropReason::SocketQueueFull);
         }
         self.unread.add(len);
-        self.notify(index, Readiness::READABLE);
+        self.sockets.notify(index, Readiness::READABLE);
         Ok(())
     }
+}
 
-    fn raw_socket(&mut self, id: SocketId) -> Result<&mut RawSocket, SocketError> {
-        let index = self.sockets.index(id)?;
-        self.sockets.raw(index).ok_or(SocketError::InvalidSocket)
+impl Sockets {
+    /// A socket for echo requests to others, which nobody finds yet.
+    pub(crate) fn insert_echo_forwarder(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
+        let socket = RawSocket::new(Bound::Forwarded(prefix), prefix.address());
+        self.insert(Socket::Raw(Box::new(socket)))
+    }
+
+    /// The socket whose echo request an error is about.
+    fn echo_asker(&self, error: &IcmpError) -> Option<u32> {
+        let quoted = &error.quoted;
+        let is_icmp = matches!(quoted.protocol, protocol::ICMP | protocol::ICMPV6);
+        let is_asked = is_icmp && quoted.local.port() > 0;
+        is_asked.then(|| self.ports.find(Protocol::Echo, quoted.local, quoted.remote))?
     }
 }
 

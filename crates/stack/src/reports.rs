@@ -15,7 +15,8 @@ use crate::outbox::{Message, Outgoing};
 use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::SocketId;
-use crate::udp_socket::{MtuDiscovery, UdpSocket};
+use crate::udp_socket::UdpSocket;
+use crate::way::MtuDiscovery;
 use core::net::{IpAddr, SocketAddr};
 use ip::PacketInfo;
 use std::collections::VecDeque;
@@ -126,7 +127,7 @@ impl Shard {
         of_ipv4: bool,
         of_ipv6: bool,
     ) -> Result<(), SocketError> {
-        let socket = self.udp_socket(id)?;
+        let socket = self.sockets.udp_socket(id)?;
         match of_ipv4 || of_ipv6 {
             true => {
                 let reports = socket.reports.get_or_insert_default();
@@ -142,7 +143,7 @@ impl Shard {
     /// # Errors
     /// There is no such socket.
     pub fn udp_clear_reports(&mut self, id: SocketId) -> Result<(), SocketError> {
-        if let Some(reports) = &mut self.udp_socket(id)?.reports {
+        if let Some(reports) = &mut self.sockets.udp_socket(id)?.reports {
             (reports.queue, reports.held_bytes) = (VecDeque::new(), 0);
         }
         Ok(())
@@ -165,7 +166,7 @@ impl Shard {
         // RFC 1122, 4.1.3.3: errors are passed up; without a report, only a connected socket can tell whose they are.
         if is_wanted && (socket.on_report(report, remote) || socket.peer == Some(remote)) {
             socket.error = Some(error);
-            self.notify(index, Readiness::READABLE | Readiness::WRITABLE);
+            self.sockets.notify(index, Readiness::READABLE | Readiness::WRITABLE);
         }
         true
     }
@@ -175,7 +176,7 @@ impl Shard {
     /// # Errors
     /// There is no such socket.
     pub fn udp_peek_report(&mut self, id: SocketId) -> Result<Option<&ErrorReport>, SocketError> {
-        let reports = self.udp_socket(id)?.reports.as_deref();
+        let reports = self.sockets.udp_socket(id)?.reports.as_deref();
         Ok(reports.and_then(|reports| reports.queue.front()))
     }
 
@@ -184,7 +185,7 @@ impl Shard {
     /// # Errors
     /// There is no such socket.
     pub fn udp_take_report(&mut self, id: SocketId) -> Result<Option<ErrorReport>, SocketError> {
-        let Some(reports) = &mut self.udp_socket(id)?.reports else { return Ok(None) };
+        let Some(reports) = &mut self.sockets.udp_socket(id)?.reports else { return Ok(None) };
         let report = reports.queue.pop_front();
         let cost = report.as_ref().map_or(0, |it| it.payload.len() + REPORT_COST_BYTES);
         reports.held_bytes -= cost;

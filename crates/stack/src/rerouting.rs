@@ -17,7 +17,7 @@ use crate::interface::{Interface, InterfaceConfig};
 use crate::interfaces::InterfaceId;
 use crate::negotiation::InterfaceEvent;
 use crate::shard::Shard;
-use crate::sockets::Socket;
+use crate::sockets::{Socket, Sockets};
 use core::net::IpAddr;
 use counters::DropReason;
 use ip::{Cidr, Route, RouteOrigin};
@@ -127,7 +127,7 @@ impl Shard {
         }
         self.reroute_all(now);
         let mut ended = 0;
-        for index in self.connections() {
+        for index in self.sockets.connections() {
             let Some(socket) = self.sockets.tcp_ref(index) else { continue };
             let is_homeless = !self.network.accepts(socket.flow().local.ip());
             if (socket.path.interface == id || is_homeless)
@@ -154,9 +154,9 @@ impl Shard {
             blocked.append(&mut interface.blocked);
         }
         for index in blocked {
-            self.notify(index, Readiness::WRITABLE);
+            self.sockets.notify(index, Readiness::WRITABLE);
         }
-        for index in self.connections() {
+        for index in self.sockets.connections() {
             if let Some(socket) = self.sockets.tcp(index) {
                 socket.queued = false;
             }
@@ -176,7 +176,7 @@ impl Shard {
         }
         interface.ready.clear();
         interface.waiting.clear();
-        for index in self.connections() {
+        for index in self.sockets.connections() {
             if let Some(socket) = self.sockets.tcp(index)
                 && socket.path.interface == id
                 && core::mem::take(&mut socket.queued)
@@ -189,7 +189,7 @@ impl Shard {
     /// Interface `id` has this address no more. What leaves from it goes on where another interface that leads to the
     /// peer has the address as well, as both ways of one that is multi-routed have, and fails elsewhere.
     pub(crate) fn leave_address(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
-        for index in self.connections() {
+        for index in self.sockets.connections() {
             let Some(socket) = self.sockets.tcp_ref(index) else { continue };
             let (flow, by) = (socket.flow(), socket.path.interface);
             let remote = flow.remote.ip();
@@ -213,11 +213,6 @@ impl Shard {
             }
             self.settle(now, index);
         }
-    }
-
-    pub(crate) fn connections(&self) -> Vec<u32> {
-        let is_tcp = |socket: &Socket| matches!(socket, Socket::Tcp(_));
-        self.sockets.iter().filter(|(_, socket)| is_tcp(socket)).map(|(index, _)| index).collect()
     }
 
     /// Lets a connection take the way that leads to its peer now. [`Shard::settle`] must follow, so
@@ -256,6 +251,13 @@ impl Shard {
         if id != old {
             self.counters.connections_rerouted += 1;
         }
+    }
+}
+
+impl Sockets {
+    pub(crate) fn connections(&self) -> Vec<u32> {
+        let is_tcp = |socket: &Socket| matches!(socket, Socket::Tcp(_));
+        self.iter().filter(|(_, socket)| is_tcp(socket)).map(|(index, _)| index).collect()
     }
 }
 

@@ -7,31 +7,27 @@
 //! `control.rs` and `neighbours.rs`; how interfaces come by addresses is `addressing/`.
 
 use crate::addressing::check_fixed;
-use crate::backlog::Waiting;
 use crate::counters::{ConnectionCounters, InterfaceCounters, ShardCounters, StackCounters};
-use crate::egress::Planned;
+use crate::egress::Sending;
 use crate::error::SocketError;
-use crate::event::{Events, Readiness, SocketEvent};
+use crate::event::SocketEvent;
 use crate::fast_open::FastOpen;
-use crate::flow_table::FlowTable;
 use crate::forwarding::Forwarding;
+use crate::handshakes::Handshakes;
 use crate::interface::{Interface, InterfaceConfig};
 use crate::interfaces::InterfaceId;
-use crate::multirouting::Copies;
 use crate::network::NetworkLayer;
 use crate::pressure::Pressure;
 use crate::schedule::Deadlines;
-use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
-use crate::spent_cookies::SpentCookies;
-use crate::train::Train;
+use crate::sockets::{Keys, Socket, Sockets};
+use crate::time_wait::Detached;
+use crate::train::Trains;
 use batch::{BlockPool, Unread};
-use core::hash::BuildHasher;
 use core::net::IpAddr;
-use counters::{BatchSizes, DropCounters, DropReason, RefusalCounters};
+use counters::{DropCounters, DropReason, RefusalCounters};
 use ip::{Cidr, RateLimiter, Route, RouteOrigin};
 use std::sync::Arc;
 use tcp::IsnGenerator;
-use tcp::{SynCookies, TimeWait};
 use time::Instant;
 
 /// What a shard is made from.
@@ -51,13 +47,6 @@ pub struct ShardConfig {
 /// three of them.
 const RESETS_PER_SECOND: u32 = 4_000;
 const RESETS_BURST: u32 = 1_000;
-
-/// Connections that may finish their business without an application.
-const ORPHANS_MAX: usize = 16_384;
-
-/// Connections in TIME-WAIT without an application, unless [`Shard::set_time_wait_max`] says otherwise: about
-/// 300 bytes each, their places in the tables included.
-pub const TIME_WAIT_MAX: usize = 65_536;
 
 /// All protocol state of one squeue. Sans-IO: it is told the time and given batches.
 ///
@@ -95,19 +84,11 @@ pub struct Shard {
     pub(crate) config: Arc<tcp::Config>,
     pub(crate) pool: BlockPool,
     pub(crate) sockets: Sockets,
-    /// Handshakes that peers began and have not completed.
-    pub(crate) half_open: FlowTable<Waiting>,
-    pub(crate) syn_cookies: SynCookies,
-    pub(crate) spent_cookies: SpentCookies,
-    pub(crate) time_wait: FlowTable<TimeWait>,
-    pub(crate) time_wait_max: usize,
-    /// Connections whose application is gone, those in TIME-WAIT not counted.
-    pub(crate) orphans: usize,
-    pub(crate) orphans_max: usize,
+    pub(crate) handshakes: Handshakes,
+    pub(crate) detached: Detached,
     pub(crate) fast_open: FastOpen,
     pub(crate) forwarding: Forwarding,
     pub(crate) deadlines: Deadlines,
-    pub(crate) events: Events,
     pub(crate) sequence_numbers: IsnGenerator,
     /// Of resets for segments without a connection.
     pub(crate) reset_limit: RateLimiter,
@@ -116,18 +97,8 @@ pub struct Shard {
     pub(crate) refusals: RefusalCounters,
     pub(crate) connection_counters: ConnectionCounters,
     pub(crate) tcp_options: wire::TcpOptionCounters,
-    /// The flow of the last segment and its connection.
-    pub(crate) flow_cache: Option<(Flow, u32)>,
-    /// Whether there are trains, and the one that may be under way.
-    pub(crate) receive_trains: bool,
-    pub(crate) train: Train,
-    pub(crate) train_sizes: BatchSizes,
-    /// Owners and packet counts of the batch the device is looking at, in its order.
-    pub(crate) planned: Vec<Planned>,
-    /// Of them, what leaves by other ways as well.
-    pub(crate) copies: Copies,
-    /// Connections whose segments were lost before they were in it, for want of a neighbour or by a filter.
-    pub(crate) lost_here: usize,
+    pub(crate) trains: Trains,
+    pub(crate) sending: Sending,
     /// Connections that the receive batch has touched so far.
     pub(crate) touched: Vec<u32>,
     /// Who holds the devices' blocks, for when they run low.
@@ -155,17 +126,11 @@ impl Shard {
             unread_streams: Unread::streams(&config.pool),
             pool: config.pool,
             sockets: Sockets::new(keys, config.sockets_max),
-            half_open: FlowTable::new(keys),
-            syn_cookies: SynCookies::new(derive_key(keys, "SYN cookies")),
-            spent_cookies: SpentCookies::new(keys),
-            time_wait: FlowTable::new(keys),
-            time_wait_max: TIME_WAIT_MAX,
-            orphans: 0,
-            orphans_max: ORPHANS_MAX,
+            handshakes: Handshakes::new(keys),
+            detached: Detached::new(keys),
             fast_open: FastOpen::new(keys),
             forwarding: Forwarding::new(keys),
             deadlines: Deadlines::default(),
-            events: Events::default(),
             sequence_numbers: IsnGenerator::new(sequence_key),
             reset_limit: RateLimiter::new(RESETS_PER_SECOND, RESETS_BURST, word(8).rotate_left(32)),
             counters: ShardCounters::default(),
@@ -173,13 +138,8 @@ impl Shard {
             refusals: RefusalCounters::default(),
             connection_counters: ConnectionCounters::default(),
             tcp_options: wire::TcpOptionCounters::default(),
-            flow_cache: None,
-            receive_trains: true,
-            train: Train::default(),
-            train_sizes: BatchSizes::default(),
-            planned: Vec::new(),
-            copies: Copies::default(),
-            lost_here: 0,
+            trains: Trains::default(),
+            sending: Sending::default(),
             touched: Vec::new(),
             pressure: Pressure::default(),
         }
@@ -217,10 +177,10 @@ impl Shard {
     /// When [`Shard::on_timeout`] wants to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let mut first = Instant::earliest(self.deadlines.next(), self.half_open.next());
-        first = Instant::earliest(first, self.time_wait.next());
+        let mut first = Instant::earliest(self.deadlines.next(), self.handshakes.half_open.next());
+        first = Instant::earliest(first, self.detached.time_wait.next());
         first = Instant::earliest(first, self.forwarding.next());
-        first = Instant::earliest(first, self.spent_cookies.poll_timeout());
+        first = Instant::earliest(first, self.handshakes.spent_cookies.poll_timeout());
         first = Instant::earliest(first, self.network.reassembly.poll_timeout());
         first = Instant::earliest(first, self.network.path_mtus.poll_timeout());
         for interface in self.network.interfaces.iter() {
@@ -242,7 +202,7 @@ impl Shard {
         self.on_backlog_timeout(now);
         self.on_time_wait_timeout(now);
         self.on_forwarding_timeout(now);
-        self.spent_cookies.on_timeout(now);
+        self.handshakes.spent_cookies.on_timeout(now);
         while let Some(index) = self.deadlines.pop_due(now) {
             let Some(socket) = self.sockets.tcp(index) else { continue };
             if socket.connection.poll_timeout().is_some_and(|due| due <= now) {
@@ -256,15 +216,7 @@ impl Shard {
 
     /// The next socket on which something became possible.
     pub fn poll_event(&mut self) -> Option<SocketEvent> {
-        while let Some(socket) = self.events.next() {
-            let Ok(index) = self.sockets.index(socket) else { continue };
-            let Some(pending) = self.sockets.pending(index) else { continue };
-            let readiness = core::mem::take(pending);
-            if !readiness.is_empty() {
-                return Some(SocketEvent { socket, readiness });
-            }
-        }
-        None
+        self.sockets.next_event()
     }
 
     /// Whether any interface has something to send, as far as is known without building it. What waits for a
@@ -314,7 +266,7 @@ impl Shard {
         self.sockets.len()
     }
 
-    /// No socket has an index ([`SocketId::index`]) from this on. It shrinks when most of very many were closed.
+    /// No socket has an index ([`SocketId::index`](crate::SocketId::index)) from this on. It shrinks when most of very many were closed.
     #[must_use]
     pub fn slot_count(&self) -> usize {
         self.sockets.slot_count()
@@ -355,15 +307,7 @@ impl Shard {
             // RFC 9293, 3.10.7.1: what still arrives finds no connection, though the application has
             // not let go of the socket yet.
             let flow = socket.flow();
-            self.remove_flow(&flow, index);
-        }
-    }
-
-    /// Adds an event for the socket in slot `index`.
-    pub(crate) fn notify(&mut self, index: u32, readiness: Readiness) {
-        let Some(id) = self.sockets.id(index) else { return };
-        if let Some(pending) = self.sockets.pending(index) {
-            self.events.add(id, pending, readiness);
+            self.sockets.remove_flow(&flow, index);
         }
     }
 
@@ -371,9 +315,9 @@ impl Shard {
     pub(crate) fn remove_connection(&mut self, index: u32) {
         let Some(Socket::Tcp(socket)) = self.sockets.remove(index) else { return };
         self.unread_streams.recount(socket.counted_bytes as usize, 0);
-        self.orphans -= usize::from(socket.detached);
+        self.detached.orphans -= usize::from(socket.detached);
         self.deadlines.forget(index);
-        self.remove_flow(&socket.flow(), index);
+        self.sockets.remove_flow(&socket.flow(), index);
         if socket.queued {
             self.on_queued_gone(socket.path.interface);
         }
@@ -384,7 +328,6 @@ impl Shard {
     pub(crate) fn shrink(&mut self) {
         if let Some(slots) = self.sockets.shrink() {
             self.deadlines.shrink(slots);
-            self.events.shrink();
             self.pressure.shrink(slots);
             for interface in self.network.interfaces.iter_mut() {
                 interface.ready.shrink();
@@ -393,49 +336,32 @@ impl Shard {
         }
     }
 
-    /// No segment finds this connection any more.
-    pub(crate) fn remove_flow(&mut self, flow: &Flow, index: u32) {
-        self.sockets.remove_flow(flow, index);
-        self.flow_cache = self.flow_cache.filter(|(_, cached)| *cached != index);
-    }
-
     /// Sets how many connections in TIME-WAIT are kept whose application is gone.
     pub fn set_time_wait_max(&mut self, count: usize) {
-        self.time_wait_max = count;
+        self.detached.time_wait_max = count;
     }
 
     /// How many connections are in TIME-WAIT, their application gone.
     #[must_use]
     pub fn time_wait_count(&self) -> usize {
-        self.time_wait.len()
+        self.detached.time_wait.len()
     }
 
     /// Sets how many connections may finish their business without an application. Those beyond it are
     /// reset, and counted.
     pub fn set_orphans_max(&mut self, count: usize) {
-        self.orphans_max = count;
+        self.detached.orphans_max = count;
     }
 
     /// How many connections have something to finish, their application gone.
     #[must_use]
     pub fn orphan_count(&self) -> usize {
-        self.orphans
+        self.detached.orphans
     }
 
     /// How many handshakes that peers began are under way.
     #[must_use]
     pub fn half_open_count(&self) -> usize {
-        self.half_open.len()
+        self.handshakes.half_open.len()
     }
-
-    /// The id of the socket in slot `index`, for callers outside the slab.
-    pub(crate) fn socket_id(&self, index: u32) -> Option<SocketId> {
-        self.sockets.id(index)
-    }
-}
-
-/// A key for one purpose.
-fn derive_key(keys: Keys, purpose: &str) -> [u8; 16] {
-    let halves = [keys.hash_one((purpose, 1)), keys.hash_one((purpose, 2))];
-    core::array::from_fn(|at| halves[at / 8].to_le_bytes()[at % 8])
 }

@@ -7,7 +7,7 @@
 
 use crate::backlog::Listener;
 use crate::error::SocketError;
-use crate::event::Readiness;
+use crate::event::{Events, Readiness, SocketEvent};
 use crate::forwarding::Forwarder;
 use crate::ports::Ports;
 use crate::raw_socket::{RawSocket, RawTable};
@@ -107,6 +107,19 @@ pub(crate) enum Socket {
     Raw(Box<RawSocket>),
 }
 
+impl Socket {
+    /// What was reported possible and not taken yet.
+    fn pending(&mut self) -> &mut Readiness {
+        match self {
+            Self::Tcp(socket) => &mut socket.pending,
+            Self::Listener(socket) => &mut socket.pending,
+            Self::Forwarder(socket) => &mut socket.pending,
+            Self::Udp(socket) => &mut socket.pending,
+            Self::Raw(socket) => &mut socket.pending,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Slot {
     generation: u32,
@@ -140,6 +153,10 @@ pub(crate) struct Sockets {
     pub(crate) ports: Ports,
     /// Who has an IP protocol.
     pub(crate) raws: RawTable,
+    /// What became possible on which.
+    events: Events,
+    /// The flow of the last segment and its connection.
+    pub(crate) flow_cache: Option<(Flow, u32)>,
 }
 
 impl Sockets {
@@ -152,6 +169,8 @@ impl Sockets {
             flows: HashMap::with_hasher(keys),
             ports: Ports::new(keys),
             raws: RawTable::default(),
+            events: Events::default(),
+            flow_cache: None,
         }
     }
 
@@ -200,6 +219,7 @@ impl Sockets {
     pub(crate) fn shrink(&mut self) -> Option<usize> {
         let used = slots::shrink(&mut self.slots, &mut self.free, |slot| slot.socket.is_some())?;
         self.flows.shrink_to(slots::KEPT_MIN);
+        self.events.shrink();
         Some(used)
     }
 
@@ -277,17 +297,6 @@ impl Sockets {
         }
     }
 
-    /// What was reported possible on the socket and not taken yet.
-    pub(crate) fn pending(&mut self, index: u32) -> Option<&mut Readiness> {
-        Some(match self.slots.get_mut(index as usize)?.socket.as_mut()? {
-            Socket::Tcp(socket) => &mut socket.pending,
-            Socket::Listener(socket) => &mut socket.pending,
-            Socket::Forwarder(socket) => &mut socket.pending,
-            Socket::Udp(socket) => &mut socket.pending,
-            Socket::Raw(socket) => &mut socket.pending,
-        })
-    }
-
     /// The sockets in the next `places_max` slots from `slot` on.
     pub(crate) fn page(&self, slot: usize, places_max: usize) -> impl Iterator<Item = &Socket> {
         let slots = self.slots.get(slot..).unwrap_or_default();
@@ -310,6 +319,22 @@ impl Sockets {
         self.flows.get(&FlowKey::from(flow)).copied()
     }
 
+    /// The connection that a caller names; the next two likewise.
+    pub(crate) fn tcp_socket(&mut self, id: SocketId) -> Result<&mut TcpSocket, SocketError> {
+        let index = self.index(id)?;
+        self.tcp(index).ok_or(SocketError::InvalidSocket)
+    }
+
+    pub(crate) fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {
+        let index = self.index(id)?;
+        self.udp(index).ok_or(SocketError::InvalidSocket)
+    }
+
+    pub(crate) fn raw_socket(&mut self, id: SocketId) -> Result<&mut RawSocket, SocketError> {
+        let index = self.index(id)?;
+        self.raw(index).ok_or(SocketError::InvalidSocket)
+    }
+
     /// Enters a connection's four-tuple; `false` where it is taken.
     pub(crate) fn add_flow(&mut self, flow: Flow, index: u32) -> bool {
         match self.flows.entry(FlowKey::from(&flow)) {
@@ -329,6 +354,29 @@ impl Sockets {
             found.remove();
             self.ports.taken.release(flow.local.port());
         }
+        self.flow_cache = self.flow_cache.filter(|(_, cached)| *cached != index);
+    }
+
+    /// Adds an event for the socket in slot `index`.
+    pub(crate) fn notify(&mut self, index: u32, readiness: Readiness) {
+        let Some(slot) = self.slots.get_mut(index as usize) else { return };
+        if let Some(socket) = &mut slot.socket {
+            let id = SocketId { index, generation: slot.generation };
+            self.events.add(id, socket.pending(), readiness);
+        }
+    }
+
+    /// The next socket on which something became possible.
+    pub(crate) fn next_event(&mut self) -> Option<SocketEvent> {
+        while let Some(id) = self.events.next() {
+            let Ok(index) = self.index(id) else { continue };
+            let Some(socket) = &mut self.slots[index as usize].socket else { continue };
+            let readiness = core::mem::take(socket.pending());
+            if !readiness.is_empty() {
+                return Some(SocketEvent { socket: id, readiness });
+            }
+        }
+        None
     }
 
     /// Picks a port that is free for `purpose`.

@@ -295,7 +295,7 @@ impl Shard {
     /// Where it has to, and the send queue has the room already, a writer looks again on its own: memory that others
     /// give back is no event here. Where the send queue has not, there is an event when it has, whatever the pool has then.
     pub fn tcp_await_room(&mut self, id: SocketId, room_bytes: usize, is_lent: bool) {
-        if let Ok(socket) = self.tcp_socket(id) {
+        if let Ok(socket) = self.sockets.tcp_socket(id) {
             socket.await_room(room_bytes, is_lent);
             self.ease_cork(id);
         }
@@ -307,7 +307,7 @@ impl Shard {
     /// As [`Shard::tcp_send_room`].
     pub fn tcp_send_plan(&mut self, id: SocketId) -> Result<SendPlan, SocketError> {
         let left_bytes = self.pool.left_to_share_bytes();
-        let socket = self.tcp_socket(id)?;
+        let socket = self.sockets.tcp_socket(id)?;
         let (connection, interface) = (&socket.connection, socket.path.interface);
         let is_ipv4 = socket.path.network.is_ipv4();
         if let Some(error) = connection.error() {
@@ -344,7 +344,7 @@ impl Shard {
         id: SocketId,
         chunk: Chunk,
     ) -> Result<(), SocketError> {
-        let socket = self.tcp_socket(id)?;
+        let socket = self.sockets.tcp_socket(id)?;
         socket.connection.append(now, chunk).map_err(send_error)?;
         self.settle_id(now, id);
         Ok(())
@@ -361,7 +361,7 @@ impl Shard {
         id: SocketId,
         chunk: Chunk,
     ) -> Result<(), SocketError> {
-        let socket = self.tcp_socket(id)?;
+        let socket = self.sockets.tcp_socket(id)?;
         socket.connection.append_urgent(now, chunk).map_err(send_error)?;
         self.settle_id(now, id);
         Ok(())
@@ -373,7 +373,7 @@ impl Shard {
     /// # Errors
     /// [`SocketError::InvalidSocket`]
     pub fn tcp_end_record(&mut self, id: SocketId) -> Result<(), SocketError> {
-        self.tcp_socket(id)?.connection.end_record();
+        self.sockets.tcp_socket(id)?.connection.end_record();
         Ok(())
     }
 
@@ -404,7 +404,7 @@ impl Shard {
     /// # Errors
     /// As [`Shard::tcp_read`].
     pub fn tcp_peek(&mut self, id: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
-        let connection = &self.tcp_socket(id)?.connection;
+        let connection = &self.sockets.tcp_socket(id)?.connection;
         let count = connection.peek(out);
         if count == 0 && !out.is_empty() && !connection.at_end_of_stream() {
             return Err(connection.error().map_or(SocketError::WouldBlock, connection_error));
@@ -454,7 +454,7 @@ impl Shard {
     /// # Errors
     /// The socket is not connected.
     pub fn tcp_shutdown_write(&mut self, now: Instant, id: SocketId) -> Result<(), SocketError> {
-        let socket = self.tcp_socket(id)?;
+        let socket = self.sockets.tcp_socket(id)?;
         if matches!(socket.connection.state(), State::Closed | State::Listen | State::SynSent) {
             return Err(SocketError::NotConnected);
         }
@@ -462,7 +462,7 @@ impl Shard {
         // Who waits for room is to hear that there will be none.
         socket.awaited_room = None;
         self.settle_id(now, id);
-        self.notify(self.sockets.index(id)?, Readiness::WRITABLE);
+        self.sockets.notify(self.sockets.index(id)?, Readiness::WRITABLE);
         Ok(())
     }
 
@@ -472,7 +472,7 @@ impl Shard {
     /// # Errors
     /// There is no such connection.
     pub fn tcp_shutdown_read(&mut self, id: SocketId) -> Result<(), SocketError> {
-        self.tcp_socket(id)?.connection.shutdown_read();
+        self.sockets.tcp_socket(id)?.connection.shutdown_read();
         Ok(())
     }
 
@@ -487,7 +487,7 @@ impl Shard {
         option: TcpOption,
     ) -> Result<(), SocketError> {
         let left_bytes = self.pool.left_to_share_bytes();
-        let socket = self.tcp_socket(id)?;
+        let socket = self.sockets.tcp_socket(id)?;
         let connection = &mut socket.connection;
         let room_bytes_before = connection.send_room();
         match option {
@@ -510,7 +510,7 @@ impl Shard {
             && socket.has_awaited_room(left_bytes);
         if has_room {
             socket.awaited_room = None;
-            self.notify(self.sockets.index(id)?, Readiness::WRITABLE);
+            self.sockets.notify(self.sockets.index(id)?, Readiness::WRITABLE);
         }
         if let TcpOption::SinglePackets(_) | TcpOption::DontRoute(_) | TcpOption::IpOptions(_) =
             option
@@ -526,7 +526,7 @@ impl Shard {
     /// # Errors
     /// There is no such connection.
     pub fn tcp_status(&mut self, id: SocketId) -> Result<TcpStatus, SocketError> {
-        let socket = self.tcp_socket(id)?;
+        let socket = self.sockets.tcp_socket(id)?;
         let connection = &socket.connection;
         Ok(TcpStatus {
             state: connection.state(),
@@ -552,7 +552,7 @@ impl Shard {
         &mut self,
         id: SocketId,
     ) -> Result<Option<SocketError>, SocketError> {
-        Ok(self.tcp_socket(id)?.connection.take_soft_error().map(connection_error))
+        Ok(self.sockets.tcp_socket(id)?.connection.take_soft_error().map(connection_error))
     }
 
     /// How a connection is doing, in detail.
@@ -560,7 +560,7 @@ impl Shard {
     /// # Errors
     /// There is no such connection.
     pub fn tcp_info(&mut self, now: Instant, id: SocketId) -> Result<tcp::TcpInfo, SocketError> {
-        Ok(self.tcp_socket(id)?.connection.info(now))
+        Ok(self.sockets.tcp_socket(id)?.connection.info(now))
     }
 
     /// The application lets go of a socket of any kind. A connection goes on to deliver what is
@@ -571,12 +571,12 @@ impl Shard {
         if let Some(socket) = self.sockets.tcp(index) {
             if !socket.detached {
                 socket.detached = true;
-                self.orphans += 1;
+                self.detached.orphans += 1;
             }
             // TIME-WAIT takes no socket, and what is closed or was never opened has nobody to tell.
             let state = socket.connection.state();
             let is_busy = !matches!(state, State::Closed | State::SynSent | State::TimeWait);
-            if is_busy && self.orphans > self.orphans_max {
+            if is_busy && self.detached.orphans > self.detached.orphans_max {
                 // Nobody waits for it, and too many of its kind are still busy.
                 self.counters.orphans_reset += 1;
                 socket.connection.abort();
@@ -609,7 +609,7 @@ impl Shard {
     /// Aborts all connections, those included whose handshake is under way, that nobody has accepted or decided on, and
     /// whose application is gone. Their peers get resets as far as batches are asked for after this call.
     pub fn tcp_abort_all(&mut self, now: Instant) {
-        for index in self.connections() {
+        for index in self.sockets.connections() {
             if let Some(socket) = self.sockets.tcp(index) {
                 socket.connection.abort();
                 self.settle(now, index);
@@ -671,7 +671,7 @@ impl Shard {
         if readiness.intersects(Readiness::WRITABLE) {
             socket.awaited_room = None;
         }
-        self.notify(index, readiness);
+        self.sockets.notify(index, readiness);
     }
 
     pub(crate) fn open(
@@ -683,7 +683,8 @@ impl Shard {
         parent: Option<SocketId>,
     ) -> Result<u32, SocketError> {
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
-        let marks = parent.map_or(PacketMarks::default(), |parent| self.listener_marks(parent));
+        let marks =
+            parent.map_or(PacketMarks::default(), |parent| self.sockets.listener_marks(parent));
         let sender = &self.network.interfaces[interface];
         let mut network = sender.header(local, remote, wire::protocol::TCP, marks);
         network.set_may_fragment(self.network.path_mtus.needs_fragments(remote, Trust::Verified));
@@ -779,11 +780,6 @@ impl Shard {
             true => Ok(local),
             false => Err(SocketError::AddressInUse),
         }
-    }
-
-    fn tcp_socket(&mut self, id: SocketId) -> Result<&mut TcpSocket, SocketError> {
-        let index = self.sockets.index(id)?;
-        self.sockets.tcp(index).ok_or(SocketError::InvalidSocket)
     }
 
     fn settle_id(&mut self, now: Instant, id: SocketId) {

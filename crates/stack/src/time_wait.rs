@@ -9,7 +9,7 @@ use crate::flow_table::FlowTable;
 use crate::ingress::{Incoming, Origin, Unclaimed};
 use crate::ports::Protocol;
 use crate::shard::Shard;
-use crate::sockets::Flow;
+use crate::sockets::{Flow, Keys};
 use crate::taken_ports::Standing;
 use counters::DropReason;
 use tcp::{TimeWait, TimeWaitVerdict};
@@ -22,6 +22,34 @@ pub(crate) enum Judged {
     Done(Result<(), DropReason>),
     /// It begins a new connection, whose ISS is at or after this.
     Begins(SeqNumber),
+}
+
+/// Connections that may finish their business without an application.
+const ORPHANS_MAX: usize = 16_384;
+
+/// Connections in TIME-WAIT without an application, unless [`Shard::set_time_wait_max`] says otherwise: about
+/// 300 bytes each, their places in the tables included.
+pub const TIME_WAIT_MAX: usize = 65_536;
+
+/// Connections whose application is gone.
+pub(crate) struct Detached {
+    /// Those of them that have something to finish, as which they are sockets still.
+    pub(crate) orphans: usize,
+    pub(crate) orphans_max: usize,
+    /// What is left of the others.
+    pub(crate) time_wait: FlowTable<TimeWait>,
+    pub(crate) time_wait_max: usize,
+}
+
+impl Detached {
+    pub(crate) fn new(keys: Keys) -> Self {
+        Self {
+            orphans: 0,
+            orphans_max: ORPHANS_MAX,
+            time_wait: FlowTable::new(keys),
+            time_wait_max: TIME_WAIT_MAX,
+        }
+    }
 }
 
 impl Shard {
@@ -37,18 +65,18 @@ impl Shard {
         if is_replaced {
             return;
         }
-        if self.time_wait_max == 0 {
+        if self.detached.time_wait_max == 0 {
             self.counters.time_wait_recycled += 1;
             return;
         }
-        while self.time_wait.len() >= self.time_wait_max
-            && let Some((oldest, _)) = self.time_wait.remove_first()
+        while self.detached.time_wait.len() >= self.detached.time_wait_max
+            && let Some((oldest, _)) = self.detached.time_wait.remove_first()
         {
             self.sockets.ports.taken.release(oldest.local.port());
             self.counters.time_wait_recycled += 1;
         }
         self.counters.time_wait_entered += 1;
-        self.time_wait.insert(flow, kept, deadline);
+        self.detached.time_wait.insert(flow, kept, deadline);
     }
 
     /// A segment for a connection in TIME-WAIT; `None` where there is none.
@@ -60,7 +88,7 @@ impl Shard {
     ) -> Option<Judged> {
         let Unclaimed { flow, header, .. } = segment;
         let payload_len = segment.payload_len(incoming);
-        let kept = self.time_wait.get_mut(flow)?;
+        let kept = self.detached.time_wait.get_mut(flow)?;
         let verdict = kept.on_segment(now, header, payload_len);
         let (answer, lifetime) = (kept.acknowledgment(now), kept.lifetime());
         Some(match verdict {
@@ -68,7 +96,7 @@ impl Shard {
                 Judged::Begins(isn_min)
             }
             TimeWaitVerdict::Restart => {
-                self.time_wait.set_deadline(flow, now + lifetime);
+                self.detached.time_wait.set_deadline(flow, now + lifetime);
                 self.network.answer_segment(incoming, answer);
                 Judged::Done(Err(DropReason::Duplicate))
             }
@@ -85,16 +113,16 @@ impl Shard {
     pub(crate) fn awaits(&self, origin: &Origin, flow: &Flow) -> bool {
         let is_loopback = self.network.interfaces[origin.interface].is_loopback;
         self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some()
-            || (!is_loopback && self.forwarder_of(flow.local.ip()).is_some())
+            || (!is_loopback && self.forwarding.forwarder_of(flow.local.ip()).is_some())
     }
 
     /// A SYN was taken, and its connection follows whatever had these ports: until then that goes on, for a SYN
     /// that finds no listener or no room opens nothing.
     pub(crate) fn on_successor(&mut self, flow: &Flow) {
         if let Some(index) = self.sockets.by_flow(flow) {
-            self.remove_flow(flow, index);
+            self.sockets.remove_flow(flow, index);
         }
-        if self.time_wait.remove(flow).is_some() {
+        if self.detached.time_wait.remove(flow).is_some() {
             self.sockets.ports.taken.release(flow.local.port());
             self.counters.time_wait_replaced += 1;
         }
@@ -102,7 +130,7 @@ impl Shard {
 
     /// Forgets those whose 2 MSL are over.
     pub(crate) fn on_time_wait_timeout(&mut self, now: Instant) {
-        while let Some((flow, _)) = self.time_wait.pop_due(now) {
+        while let Some((flow, _)) = self.detached.time_wait.pop_due(now) {
             self.sockets.ports.taken.release(flow.local.port());
         }
     }

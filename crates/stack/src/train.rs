@@ -35,7 +35,7 @@ const HEADER_LEN_TIMESTAMPS: usize = TCP_HEADER_LEN_MIN + 12;
 
 /// What the frames of a train have in common.
 #[derive(Debug, Default)]
-pub(crate) struct Train {
+struct Train {
     /// The connection; `None` between trains.
     socket: Option<u32>,
     header: TcpHeader,
@@ -159,38 +159,42 @@ impl Train {
     }
 }
 
+/// The trains of a shard.
+#[derive(Debug)]
+pub(crate) struct Trains {
+    are_taken: bool,
+    /// The one that may be under way.
+    current: Train,
+    sizes: BatchSizes,
+}
+
+impl Default for Trains {
+    fn default() -> Self {
+        Self { are_taken: true, current: Train::default(), sizes: BatchSizes::default() }
+    }
+}
+
 impl Shard {
     /// Whether frames that repeat the headers of the frame before them are taken as trains: on by
     /// default. It changes how much work they are and nothing else.
     pub fn set_receive_trains(&mut self, on: bool) {
-        self.receive_trains = on;
+        self.trains.are_taken = on;
     }
 
     /// How many segments connections took as one unit, those that went alone included; a super-frame
     /// is one.
     #[must_use]
     pub fn train_sizes(&self) -> BatchSizes {
-        self.train_sizes
-    }
-
-    /// Notes that a connection took a segment, and whether others may follow it.
-    #[inline]
-    pub(crate) fn lead_train(&mut self, incoming: &Incoming<'_>, header: &TcpHeader, socket: u32) {
-        let is_last = incoming.index + 1 >= incoming.batch.len();
-        if !is_last && self.receive_trains && may_lead(incoming, header) {
-            self.train.begin(incoming, header, socket);
-        }
-        if self.train.socket.is_none() {
-            self.train_sizes.add(1);
-        }
+        self.trains.sizes
     }
 
     /// Takes the frames from `index` on that follow the one before, and says where they end.
     #[inline]
     pub(crate) fn on_train(&mut self, now: Instant, batch: &ReceiveBatch, index: usize) -> usize {
-        let Some(socket) = self.train.socket.take() else { return index };
+        let Some(socket) = self.trains.current.socket.take() else { return index };
         let mut end = index;
-        let Self { network, train, sockets, pool, counters, .. } = self;
+        let Self { network, trains, sockets, pool, counters, .. } = self;
+        let train = &trains.current;
         let Some(socket) = sockets.tcp(socket) else { return index };
         let outcome = self.connection_counters.lend(&mut socket.connection, |connection| {
             connection.on_followers(now, &train.header, pool, |sequence, room| {
@@ -208,8 +212,22 @@ impl Shard {
         }
         self.counters.receive_trains += u64::from(end > index);
         self.counters.receive_train_frames += (end - index) as u64;
-        self.train_sizes.add(1 + end - index);
+        self.trains.sizes.add(1 + end - index);
         end
+    }
+}
+
+impl Trains {
+    /// Notes that a connection took a segment, and whether others may follow it.
+    #[inline]
+    pub(crate) fn lead(&mut self, incoming: &Incoming<'_>, header: &TcpHeader, socket: u32) {
+        let is_last = incoming.index + 1 >= incoming.batch.len();
+        if !is_last && self.are_taken && may_lead(incoming, header) {
+            self.current.begin(incoming, header, socket);
+        }
+        if self.current.socket.is_none() {
+            self.sizes.add(1);
+        }
     }
 }
 

@@ -20,8 +20,9 @@ use crate::endpoint::{agreed, canonical, has_port, is_of_a_link, scoped};
 use crate::error::{BadArgument, SocketError};
 use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
-use crate::sockets::SocketId;
-use crate::udp_socket::{UdpSocket, Way, is_for_many};
+use crate::sockets::{SocketId, Sockets};
+use crate::udp_socket::UdpSocket;
+use crate::way::{Way, is_for_many};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 impl UdpSocket {
@@ -44,14 +45,14 @@ impl Shard {
     /// No route leads there, or the families differ.
     pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
         let (plain, by) = self.network.take_scope(peer)?;
-        let socket = self.udp_socket(id)?;
+        let socket = self.sockets.udp_socket(id)?;
         if socket.prefix.is_some() {
             return Err(BadArgument::Forwarder.into());
         }
         let local = socket.local;
         let plain = self.network.or_this_host(plain, local.ip());
         has_port(plain)?;
-        self.udp_socket(id)?.may_speak_to(plain)?;
+        self.sockets.udp_socket(id)?.may_speak_to(plain)?;
         let (local, of) = self.network.take_scope(local)?;
         let peer = match is_for_many(plain.ip()) {
             true => canonical(peer),
@@ -64,8 +65,8 @@ impl Shard {
             }
             false => self.network.route(plain.ip()).map(|_| plain)?,
         };
-        self.udp_socket(id)?.peer = Some(peer);
-        self.set_source(id, None)?;
+        self.sockets.udp_socket(id)?.peer = Some(peer);
+        self.sockets.set_source(id, None)?;
         self.settle_source(id);
         Ok(())
     }
@@ -75,7 +76,7 @@ impl Shard {
     /// # Errors
     /// There is no such socket.
     pub fn udp_disconnect(&mut self, id: SocketId) -> Result<(), SocketError> {
-        let socket = self.udp_socket(id)?;
+        let socket = self.sockets.udp_socket(id)?;
         (socket.peer, socket.source) = (None, None);
         let port = socket.local.port();
         self.sockets.ports.disconnect(port, id.index() as u32);
@@ -88,7 +89,7 @@ impl Shard {
     /// # Errors
     /// There is no such socket.
     pub fn udp_set_yielding(&mut self, id: SocketId, yields: bool) -> Result<(), SocketError> {
-        let port = self.udp_socket(id)?.local.port();
+        let port = self.sockets.udp_socket(id)?.local.port();
         self.sockets.ports.set_yielding(port, id.index() as u32, yields);
         Ok(())
     }
@@ -98,19 +99,19 @@ impl Shard {
     /// # Errors
     /// There is no such socket, or it has no peer.
     pub fn udp_peer(&mut self, id: SocketId) -> Result<SocketAddr, SocketError> {
-        self.udp_socket(id)?.peer.ok_or(SocketError::NotConnected)
+        self.sockets.udp_socket(id)?.peer.ok_or(SocketError::NotConnected)
     }
 
     /// The end of our own of a UDP socket.
     pub(crate) fn udp_own_end(&mut self, id: SocketId) -> Result<SocketAddr, SocketError> {
         self.settle_source(id);
-        self.udp_socket(id).map(|socket| socket.own_end())
+        self.sockets.udp_socket(id).map(|socket| socket.own_end())
     }
 
     /// Sees that a connected socket that is bound to no address has the source of its next datagram. Where there is none,
     /// as on an interface without addresses, the first datagram that can leave brings it.
     fn settle_source(&mut self, id: SocketId) {
-        let Ok(socket) = self.udp_socket(id) else { return };
+        let Ok(socket) = self.sockets.udp_socket(id) else { return };
         let Some(peer) = socket.peer.filter(|peer| socket.keeps_source_to(*peer)) else { return };
         if let Ok((peer, by)) = self.network.take_scope(peer) {
             let _ = self.way_to_peer(id, peer.ip(), by);
@@ -125,7 +126,7 @@ impl Shard {
         peer: IpAddr,
         asked: Option<InterfaceId>,
     ) -> Result<Way, SocketError> {
-        let socket = self.udp_socket(id)?;
+        let socket = self.sockets.udp_socket(id)?;
         let (bound, source, multicast) = (socket.local, socket.source, socket.multicast);
         let kept = source.map(|source| self.network.way(source.ip(), peer, asked, multicast));
         if let Some(Ok(way)) = kept {
@@ -135,17 +136,19 @@ impl Shard {
         let chosen = way.as_ref().ok();
         let chosen =
             chosen.map(|way| scoped(SocketAddr::new(way.source, bound.port()), way.interface_id));
-        self.set_source(id, chosen)?;
+        self.sockets.set_source(id, chosen)?;
         way
     }
+}
 
+impl Sockets {
     fn set_source(&mut self, id: SocketId, source: Option<SocketAddr>) -> Result<(), SocketError> {
         let socket = self.udp_socket(id)?;
         socket.source = source;
         let (port, peer) = (socket.local.port(), socket.peer);
         if let Some(peer) = peer {
             let source = source.map(|source| source.ip());
-            self.sockets.ports.connect(port, id.index() as u32, peer, source);
+            self.ports.connect(port, id.index() as u32, peer, source);
         }
         Ok(())
     }

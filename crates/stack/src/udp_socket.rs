@@ -5,49 +5,23 @@ use crate::envelope::Envelope;
 use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
 use crate::ingress::Incoming;
-use crate::interface::{Interface, stays_in_host};
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::multicast::MulticastOptions;
-use crate::network::NetworkLayer;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
-use crate::paths::mtu_to;
 use crate::ports::{BindOptions, Protocol};
 use crate::pressure::Queued;
 use crate::reports::{ErrorReport, Reports};
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId, Sockets};
+use crate::way::{MtuDiscovery, Way};
 use batch::{Chunk, Chunks};
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::num::NonZeroU8;
+use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
-use ip::{Cidr, HeaderTemplate, IcmpErrorKind, Trust};
+use ip::{Cidr, HeaderTemplate, IcmpErrorKind};
 use std::sync::Arc;
 use time::Instant;
 use wire::{Ipv4Options, Ipv4Repr, Ipv6Repr, UdpRepr, UdpView};
-
-/// How a socket's datagrams treat the MTU of their path (Linux's `IP_MTU_DISCOVER`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MtuDiscovery {
-    /// What fits goes unfragmented and routers must not fragment it, unless one reports that its link takes less than
-    /// is believed of any path; what is longer than the path takes is sent in fragments.
-    #[default]
-    Want,
-    /// What is longer than the interface takes is sent in fragments, and routers may fragment
-    /// everything: reports of a narrow path change nothing.
-    Dont,
-    /// Nothing is fragmented; what is longer than the path takes is refused.
-    Do,
-    /// As `Do`, but against the interface's MTU alone: for those who find out themselves what a
-    /// path takes (RFC 8899).
-    Probe,
-}
-
-impl MtuDiscovery {
-    pub(crate) fn allows_fragments(self) -> bool {
-        matches!(self, Self::Want | Self::Dont)
-    }
-}
 
 /// What is known of datagrams before anybody has queued them: as [`SendPlan`](crate::SendPlan) of a stream,
 /// and as that it may be wrong a moment later, which costs time and nothing else.
@@ -82,36 +56,6 @@ pub(crate) struct UdpSocket {
     /// What is told of errors besides, where that is asked for (`reports.rs`).
     pub(crate) reports: Option<Box<Reports>>,
     pub(crate) pending: Readiness,
-}
-
-/// Whether a datagram to `remote` is for several hosts of a link that no network names, so that no route needs to
-/// lead there.
-pub(crate) fn is_for_many(remote: IpAddr) -> bool {
-    remote.is_multicast() || remote == IpAddr::V4(Ipv4Addr::BROADCAST)
-}
-
-/// How a datagram leaves.
-pub(crate) struct Way {
-    pub(crate) interface_id: InterfaceId,
-    pub(crate) next_hop: IpAddr,
-    pub(crate) source: IpAddr,
-    pub(crate) hop_limit: u8,
-}
-
-impl Way {
-    /// As a socket asks for it: only to neighbours, or with a hop limit of its own to a single peer.
-    fn asked(
-        self,
-        to: SocketAddr,
-        marks: PacketMarks,
-        dont_route: bool,
-    ) -> Result<Self, SocketError> {
-        if dont_route && self.next_hop != to.ip() {
-            return Err(SocketError::NoRoute(to.ip()));
-        }
-        let asked = marks.hop_limit.filter(|_| !to.ip().is_multicast());
-        Ok(Self { hop_limit: asked.map_or(self.hop_limit, NonZeroU8::get), ..self })
-    }
 }
 
 impl UdpSocket {
@@ -210,7 +154,7 @@ impl Shard {
     pub(crate) fn close_udp(&mut self, now: Instant, index: u32, mut socket: UdpSocket) {
         socket.received.payloads_mut().for_each(|payload| self.unread.remove(payload.len()));
         self.network.leave_all_groups(now, index);
-        self.close_datagram_forwarder(index);
+        self.forwarding.close_datagram_forwarder(index);
         self.sockets.ports.remove(Protocol::Udp, socket.local.port(), index);
     }
 
@@ -273,7 +217,7 @@ impl Shard {
     /// # Errors
     /// That error; or there is no such socket.
     pub fn udp_check(&mut self, id: SocketId) -> Result<(), SocketError> {
-        self.udp_socket(id)?.error.take().map_or(Ok(()), Err)
+        self.sockets.udp_socket(id)?.error.take().map_or(Ok(()), Err)
     }
 
     /// What calls on a socket for datagrams, UDP or raw, would not have to wait for: something to read, an error to
@@ -309,7 +253,7 @@ impl Shard {
         payload: Chunks,
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
-        let socket = self.udp_socket(id)?;
+        let socket = self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?;
         let from = socket.origin(from)?;
         let local = from.unwrap_or(socket.local);
         let (discovery, multicast, marks) = (socket.mtu_discovery, socket.multicast, socket.marks);
@@ -317,27 +261,21 @@ impl Shard {
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
         let is_forwarder = socket.prefix.is_some();
         let keeps_source = from.is_none() && socket.keeps_source_to(remote);
-        let ((local, of), (remote, by)) =
-            (self.network.take_scope(local)?, self.network.take_scope(remote)?);
+        let host = &self.network;
+        let ((local, of), (remote, by)) = (host.take_scope(local)?, host.take_scope(remote)?);
         // A relay has nothing to say to this host in the place of who gave no address.
-        let remote =
-            if is_forwarder { remote } else { self.network.or_this_host(remote, local.ip()) };
+        let remote = if is_forwarder { remote } else { host.or_this_host(remote, local.ip()) };
         let asked = agreed(by, of)?;
         has_port(remote)?;
-        self.udp_socket(id)?.may_speak_to(remote)?;
-        if let Some(from) = from.map(|from| from.ip()) {
-            of_one_family(from, remote.ip())?;
-            if from.is_multicast() {
-                return Err(BadArgument::SourceIsGroup(from).into());
-            }
-        }
+        self.sockets.udp_socket(id)?.may_speak_to(remote)?;
+        from.map_or(Ok(()), |from| may_send_from(from.ip(), remote.ip()))?;
         let to_group = remote.ip().is_multicast();
         let way = match keeps_source {
             true => self.way_to_peer(id, remote.ip(), asked)?,
             false => self.network.way(local.ip(), remote.ip(), asked, multicast)?,
         };
-        let Way { interface_id, next_hop, source, hop_limit } =
-            way.asked(remote, marks, dont_route)?;
+        let way = way.asked(remote, marks, dont_route)?;
+        let Way { interface_id, next_hop, source, hop_limit } = way;
         let (protocol, class) = (wire::protocol::UDP, traffic_class.unwrap_or(marks.traffic_class));
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, class);
         if ip_options.is_some() {
@@ -347,7 +285,7 @@ impl Shard {
         if let Err(error) = self.network.fit_datagram(&mut template, interface_id, len, discovery) {
             let mtu_bytes = self.network.datagram_mtu(&template, interface_id, discovery);
             let report = || ErrorReport::of_length(mtu_bytes, remote);
-            self.udp_socket(id)?.on_report(report, remote);
+            self.sockets.udp_socket(id)?.on_report(report, remote);
             return Err(error);
         }
         let mut network = Network::Ip(template);
@@ -457,7 +395,7 @@ impl Shard {
         id: SocketId,
         discovery: MtuDiscovery,
     ) -> Result<(), SocketError> {
-        self.udp_socket(id)?.mtu_discovery = discovery;
+        self.sockets.udp_socket(id)?.mtu_discovery = discovery;
         Ok(())
     }
 
@@ -471,7 +409,7 @@ impl Shard {
         id: SocketId,
         options: Ipv4Options,
     ) -> Result<(), SocketError> {
-        self.udp_socket(id)?.ip_options = (!options.is_empty()).then(|| Arc::new(options));
+        self.sockets.udp_socket(id)?.ip_options = (!options.is_empty()).then(|| Arc::new(options));
         Ok(())
     }
 
@@ -485,7 +423,7 @@ impl Shard {
         id: SocketId,
         dont_route: bool,
     ) -> Result<(), SocketError> {
-        self.udp_socket(id)?.dont_route = dont_route;
+        self.sockets.udp_socket(id)?.dont_route = dont_route;
         Ok(())
     }
 
@@ -499,7 +437,7 @@ impl Shard {
         id: SocketId,
         bytes: usize,
     ) -> Result<(), SocketError> {
-        self.udp_socket(id)?.received.set_limits(udp::QueueLimits::of_bytes(bytes));
+        self.sockets.udp_socket(id)?.received.set_limits(udp::QueueLimits::of_bytes(bytes));
         Ok(())
     }
 
@@ -516,7 +454,7 @@ impl Shard {
     /// # Errors
     /// As [`Shard::udp_receive`].
     pub fn udp_receive_datagram(&mut self, id: SocketId) -> Result<udp::Datagram, SocketError> {
-        let socket = self.udp_socket(id)?;
+        let socket = self.sockets.udp_socket(id)?;
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
@@ -530,7 +468,7 @@ impl Shard {
     /// # Errors
     /// As [`Shard::udp_receive`].
     pub fn udp_peek_datagram(&mut self, id: SocketId) -> Result<udp::Datagram, SocketError> {
-        let socket = self.udp_socket(id)?;
+        let socket = self.sockets.udp_socket(id)?;
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
@@ -617,7 +555,7 @@ impl Shard {
             return Err(DropReason::SocketQueueFull);
         }
         self.unread.add(len);
-        self.notify(index, Readiness::READABLE);
+        self.sockets.notify(index, Readiness::READABLE);
         Ok(())
     }
 
@@ -665,134 +603,22 @@ impl Shard {
             return;
         }
         while let Some(index) = self.network.interfaces[id].blocked.pop() {
-            self.notify(index, Readiness::WRITABLE);
+            self.sockets.notify(index, Readiness::WRITABLE);
         }
     }
+}
 
+impl Sockets {
     /// The prefix of a forwarder.
     pub(crate) fn udp_prefix(&mut self, id: SocketId) -> Result<Cidr, SocketError> {
         self.udp_socket(id)?.prefix.ok_or(BadArgument::NoForwarder.into())
     }
-
-    pub(crate) fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {
-        let index = self.sockets.index(id)?;
-        self.sockets.udp(index).ok_or(SocketError::InvalidSocket)
-    }
 }
 
-impl NetworkLayer {
-    /// The longest packet that takes a datagram by interface `id`.
-    fn datagram_mtu(
-        &self,
-        template: &HeaderTemplate,
-        id: InterfaceId,
-        discovery: MtuDiscovery,
-    ) -> usize {
-        let remote = template.destination();
-        match discovery {
-            MtuDiscovery::Want | MtuDiscovery::Do if !remote.is_multicast() => {
-                let interface = &self.interfaces[id];
-                mtu_to(interface, &self.routes, &self.path_mtus, remote, Trust::Unverified)
-            }
-            _ => self.interfaces[id].mtu_bytes(remote.is_ipv4()),
-        }
-    }
-
-    /// Whether `len` bytes behind the network header may leave by interface `id`, and whether routers
-    /// may fragment them, which the header says.
-    ///
-    /// # Errors
-    /// [`SocketError::MessageTooLong`].
-    pub(crate) fn fit_datagram(
-        &self,
-        template: &mut HeaderTemplate,
-        id: InterfaceId,
-        len: usize,
-        discovery: MtuDiscovery,
-    ) -> Result<(), SocketError> {
-        let remote = template.destination();
-        let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
-        let mtu_bytes = self.datagram_mtu(template, id, discovery);
-        let fits = template.header_len() + len <= mtu_bytes;
-        if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
-            return Err(SocketError::MessageTooLong);
-        }
-        let may_fragment = match discovery {
-            MtuDiscovery::Want => {
-                !fits || self.path_mtus.needs_fragments(remote, Trust::Unverified)
-            }
-            MtuDiscovery::Dont => true,
-            MtuDiscovery::Do | MtuDiscovery::Probe => false,
-        };
-        template.set_dont_fragment(!may_fragment);
-        Ok(())
-    }
-
-    /// There is an interface whose device completes no checksums.
-    fn datagrams_need_sums(&self) -> bool {
-        let completes = |interface: &Interface, is_ipv4| {
-            interface.capabilities.completes_checksum(is_ipv4, wire::protocol::UDP)
-        };
-        self.interfaces.iter().any(|it| !completes(it, true) || !completes(it, false))
-    }
-
-    /// How a datagram from a socket bound to `local` leaves for `remote`, by the interface that a scope asks for. To
-    /// everybody on a link (255.255.255.255) it leaves as to a group, by one interface.
-    pub(crate) fn way(
-        &self,
-        local: IpAddr,
-        remote: IpAddr,
-        asked: Option<InterfaceId>,
-        multicast: MulticastOptions,
-    ) -> Result<Way, SocketError> {
-        let to_many = is_for_many(remote);
-        let has_source = !local.is_unspecified() && !local.is_multicast();
-        // It may have been removed since the socket was bound to it.
-        if has_source && !self.accepts(local) {
-            return Err(SocketError::AddressNotAvailable);
-        }
-        let (interface_id, next_hop) = match (to_many, has_source) {
-            (true, true) => {
-                let asked = asked.or(multicast.interface);
-                (self.group_interface_from(local, remote, asked)?, remote)
-            }
-            (true, false) => {
-                (self.multicast_interface(remote, asked.or(multicast.interface))?, remote)
-            }
-            (false, true) => self.route_from(local, remote, asked)?,
-            (false, false) => self.route_by(remote, asked)?,
-        };
-        let interface = &self.interfaces[interface_id];
-        let source = if has_source { local } else { interface.source_for(remote, next_hop)? };
-        if source.is_loopback() && !interface.is_loopback {
-            return Err(BadArgument::LoopbackLeaves { remote }.into());
-        }
-        let hop_limit = match remote {
-            IpAddr::V6(group) if stays_in_host(group) => 0,
-            _ if remote.is_multicast() => multicast.hop_limit,
-            _ => interface.hop_limit(remote.is_ipv4()),
-        };
-        Ok(Way { interface_id, next_hop, source, hop_limit })
-    }
-
-    /// A copy of `payload` in a block of its own size, so that a sparse block can go.
-    pub(crate) fn compact(&self, payload: &Chunk) -> Result<Chunk, DropReason> {
-        let mut block =
-            self.pool.allocate_receive(payload.len()).map_err(|_| DropReason::NoMemory)?;
-        block.bytes_mut()[..payload.len()].copy_from_slice(payload.bytes());
-        Ok(Chunk::new(block.freeze(), 0..payload.len()))
-    }
-
-    /// What one of our own receives of a datagram that leaves: a receiver holds it in one block.
-    fn in_one_block(&self, payload: &Chunks) -> Result<Chunk, DropReason> {
-        if let Some(chunk) = payload.as_one() {
-            return Ok(chunk.clone());
-        }
-        let len = payload.len();
-        let mut block = self.pool.allocate_receive(len).map_err(|_| DropReason::NoMemory)?;
-        payload.copy_to(&mut block.bytes_mut()[..len]);
-        Ok(Chunk::new(block.freeze(), 0..len))
-    }
+/// Whether a datagram to `remote` may ask to come from `from`, as far as the two say.
+fn may_send_from(from: IpAddr, remote: IpAddr) -> Result<(), BadArgument> {
+    of_one_family(from, remote)?;
+    if from.is_multicast() { Err(BadArgument::SourceIsGroup(from)) } else { Ok(()) }
 }
 
 /// A datagram as it came in, between these ends.

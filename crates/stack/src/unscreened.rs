@@ -1,7 +1,7 @@
 //! The filter and the outbox: messages of one flow that leave one behind the other are looked at together.
 //!
 //! A datagram or an ICMP message waits as a value of its own, but a call of
-//! [`udp_send_many`](Shard::udp_send_many) is a run of them to few peers. A filter that takes batches gets as many of one
+//! [`udp_send_many`](crate::Shard::udp_send_many) is a run of them to few peers. A filter that takes batches gets as many of one
 //! flow as come behind each other in one call. What it drops is gone, and what lies behind that is built
 //! afresh, as with connections. A filter that marks one of several gets them again, one by one. Fragments are always
 //! looked at one by one: they have no ports, and each may be marked.
