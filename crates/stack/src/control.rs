@@ -75,7 +75,7 @@ impl Shard {
             IcmpIncoming::Error(error) => self.on_icmp_error(now, incoming, error),
             // RFC 6980, 5: neighbour discovery never comes with a fragment header.
             IcmpIncoming::Ndp if incoming.info.fragmented => Err(DropReason::MalformedNeighbour),
-            IcmpIncoming::Ndp => self.on_ndp(now, incoming),
+            IcmpIncoming::Ndp => self.network.on_ndp(now, incoming),
             IcmpIncoming::Mld => self.network.on_group_message(now, incoming),
             // Only raw sockets ask for echoes, and unknown messages are discarded (RFC 1122, 3.2.2).
             IcmpIncoming::EchoReply(_) | IcmpIncoming::Other { .. } => {

@@ -135,6 +135,7 @@ impl Shard {
 
     /// Once per batch: every connection that was touched decides what to acknowledge.
     pub(crate) fn end_batch(&mut self, now: Instant) {
+        self.leave_addresses(now);
         let mut touched = core::mem::take(&mut self.touched);
         for index in touched.drain(..) {
             if let Some(socket) = self.sockets.tcp(index) {
@@ -173,7 +174,7 @@ impl Shard {
                 let ethernet = link::parse_ethernet(bytes, ours)?;
                 if ethernet.ether_type == ether_type::ARP {
                     let body = bytes.get(ethernet.payload_offset..).unwrap_or(&[]);
-                    return self.on_arp(now, id, body);
+                    return self.network.on_arp(now, id, body);
                 }
                 let multicast = ethernet.destination.is_multicast();
                 (Some(ethernet.source), multicast, ethernet.payload_offset)

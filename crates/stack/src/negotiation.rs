@@ -452,7 +452,8 @@ impl Shard {
         interface.neighbours.forget_links();
         interface.groups.on_new_link(now, &mut interface.addressing.jitter);
         self.network.claim_again(now, id);
-        self.on_new_link(now, id);
+        self.network.on_new_link(now, id);
+        self.leave_addresses(now);
         self.reroute_all(now);
     }
 

@@ -51,8 +51,9 @@ impl Shard {
         }
         for (address, waiting) in silent {
             waiting.iter().for_each(|packet| self.on_unreachable(id, packet));
-            self.on_silent_neighbour(now, id, address);
+            self.network.on_silent_neighbour(now, id, address);
         }
+        self.leave_addresses(now);
         while may_ask
             && let Some(request) = self.network.interfaces[id].neighbours.poll_request(now)
         {
@@ -79,7 +80,9 @@ impl Shard {
         let report = || ErrorReport::of_silence(packet, remote);
         self.on_udp_error(local, remote, SocketError::HostUnreachable, report);
     }
+}
 
+impl NetworkLayer {
     pub(crate) fn on_arp(
         &mut self,
         now: Instant,
@@ -88,11 +91,11 @@ impl Shard {
     ) -> Result<(), DropReason> {
         let view = ArpView::parse(body).map_err(|_| DropReason::MalformedNeighbour)?;
         let message = ArpRepr::parse(&view);
-        if let Some(address) = self.network.disputed_by_arp(id, &message) {
+        if let Some(address) = self.disputed_by_arp(id, &message) {
             self.on_dispute(now, id, address.into(), message.sender_hardware);
             return Err(DropReason::AddressDisputed);
         }
-        let interface = &mut self.network.interfaces[id];
+        let interface = &mut self.interfaces[id];
         let ours = interface.hardware_address().ok_or(DropReason::MalformedNeighbour)?;
         if message.sender_hardware == ours {
             // Our own broadcast came back.
@@ -101,8 +104,8 @@ impl Shard {
         let for_us = interface.is_ours(message.target_protocol.into());
         let reply = interface.neighbours.on_arp(now, &message, ours, for_us)?;
         // Every shard of the host has learned; one answers.
-        if let Some(reply) = reply.filter(|_| self.network.sharing.is_first()) {
-            self.network.send_arp(id, reply, reply.target_hardware);
+        if let Some(reply) = reply.filter(|_| self.sharing.is_first()) {
+            self.send_arp(id, reply, reply.target_hardware);
         }
         Ok(())
     }
@@ -119,7 +122,7 @@ impl Shard {
         };
         let envelope = NdpEnvelope { source, destination, hop_limit: info.hop_limit };
         let message = NdpRepr::parse(incoming.transport_bytes(), &envelope).map_err(malformed)?;
-        let interface = &mut self.network.interfaces[incoming.origin.interface];
+        let interface = &mut self.interfaces[incoming.origin.interface];
         let Some(ours) = interface.hardware_address() else { return Ok(()) };
         match message {
             NdpRepr::NeighbourSolicitation { target, source_link } => {
@@ -159,12 +162,9 @@ impl Shard {
             // RFC 4861, 8.3 says SHOULD: anybody on the link can forge a redirect and so take over
             // a single destination unseen.
             NdpRepr::Redirect { .. } => Err(DropReason::RedirectRefused),
-            NdpRepr::RouterSolicitation { source_link } => self.network.on_router_solicitation(
-                now,
-                incoming.origin.interface,
-                source,
-                source_link,
-            ),
+            NdpRepr::RouterSolicitation { source_link } => {
+                self.on_router_solicitation(now, incoming.origin.interface, source, source_link)
+            }
         }
     }
 
@@ -179,7 +179,7 @@ impl Shard {
         source_link: Option<HardwareAddress>,
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
-        let interface = &mut self.network.interfaces[id];
+        let interface = &mut self.interfaces[id];
         let ours = interface.hardware_address().ok_or(DropReason::MalformedNeighbour)?;
         let state = interface.addressing.find(target.into()).map(Record::state);
         let state = state.ok_or(DropReason::NotOurAddress)?;
@@ -201,23 +201,21 @@ impl Shard {
         let neighbours = &mut interface.neighbours;
         let mut answer =
             neighbours.on_neighbour_solicitation(now, envelope, target, source_link, ours)?;
-        if !self.network.sharing.is_first() {
+        if !self.sharing.is_first() {
             return Ok(());
         }
         if let NdpRepr::NeighbourAdvertisement { router, replaces, .. } = &mut answer.message {
             // RFC 4429, 3.3: "Override flag cleared".
             *replaces = !is_unsettled;
             // RFC 4861, 7.2.5: hosts have no router any more that does not say in its answers that it is one.
-            *router = self.network.interfaces[id].addressing.advertiser.is_some();
+            *router = self.interfaces[id].addressing.advertiser.is_some();
         }
         let (to, station) = (answer.destination.into(), source_link.or(incoming.origin.station));
         let station = station.filter(|_| !answer.destination.is_multicast());
-        self.network.send_ndp(id, target.into(), to, answer.message, station);
+        self.send_ndp(id, target.into(), to, answer.message, station);
         Ok(())
     }
-}
 
-impl NetworkLayer {
     /// RFC 1122, 2.3.2.1: what a device that stands still has not taken is not asked again, nor counted as asked.
     #[inline]
     pub(crate) fn may_ask(&self, id: InterfaceId) -> bool {

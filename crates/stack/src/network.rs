@@ -51,6 +51,8 @@ pub(crate) struct NetworkLayer {
     /// What interfaces draw their random delays from.
     pub(crate) seed: u64,
     pub(crate) address_events: Kept<AddressEvent>,
+    /// Addresses that interfaces have no more, of which connections do not know yet.
+    pub(crate) left_addresses: Vec<(InterfaceId, IpAddr)>,
     pub(crate) interface_events: Kept<InterfaceEvent>,
     /// What interfaces that were removed have counted.
     pub(crate) past_interfaces: InterfaceCounters,
@@ -82,6 +84,7 @@ impl NetworkLayer {
             filter: None,
             seed: keys.hash_one("addressing"),
             address_events: Kept::default(),
+            left_addresses: Vec::new(),
             interface_events: Kept::default(),
             past_interfaces: InterfaceCounters::default(),
             loopback: None,

@@ -186,9 +186,18 @@ impl Shard {
         }
     }
 
+    /// Sees to the connections of addresses that are gone.
+    #[inline]
+    pub(crate) fn leave_addresses(&mut self, now: Instant) {
+        if !self.network.left_addresses.is_empty() {
+            let left = core::mem::take(&mut self.network.left_addresses);
+            left.into_iter().for_each(|(id, address)| self.leave_address(now, id, address));
+        }
+    }
+
     /// Interface `id` has this address no more. What leaves from it goes on where another interface that leads to the
     /// peer has the address as well, as both ways of one that is multi-routed have, and fails elsewhere.
-    pub(crate) fn leave_address(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
+    fn leave_address(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
         for index in self.sockets.connections() {
             let Some(socket) = self.sockets.tcp_ref(index) else { continue };
             let (flow, by) = (socket.flow(), socket.path.interface);

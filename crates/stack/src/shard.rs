@@ -197,7 +197,8 @@ impl Shard {
             interface.neighbours.on_timeout(now);
         }
         self.network.expire_fragments(now);
-        self.on_addressing_timeout(now);
+        self.network.on_addressing_timeout(now);
+        self.leave_addresses(now);
         self.network.path_mtus.on_timeout(now);
         self.on_backlog_timeout(now);
         self.on_time_wait_timeout(now);
@@ -216,6 +217,7 @@ impl Shard {
 
     /// The next socket on which something became possible.
     pub fn poll_event(&mut self) -> Option<SocketEvent> {
+        debug_assert!(self.network.left_addresses.is_empty(), "seen to in the call that left them");
         self.sockets.next_event()
     }
 

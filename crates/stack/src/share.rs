@@ -344,7 +344,8 @@ impl Shard {
             }
             What::Answer { target, known, .. } => neighbours.on_told(now, *target, known),
             What::Address { cidr, standing: Standing::Gone, .. } => {
-                self.drop_address(now, interface, *cidr);
+                self.network.drop_address(now, interface, *cidr);
+                self.leave_addresses(now);
             }
             What::Address { cidr, origin, standing, .. } => {
                 let is_deprecated = *standing == Standing::Deprecated;

@@ -505,7 +505,7 @@ impl Shard {
             self.has_room(index, flow, payload_len)?;
         }
         incoming.verify(DropReason::UdpChecksum, &mut self.counters.checksummed_receive_bytes)?;
-        if may_be_lease && self.on_dhcp(now, incoming, view.payload()) {
+        if may_be_lease && self.network.on_dhcp(now, incoming, view.payload()) {
             return Ok(());
         }
         if is_to_many {

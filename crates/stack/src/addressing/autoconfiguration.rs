@@ -10,7 +10,6 @@ use super::{AddressOrigin, Record};
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
 use crate::network::NetworkLayer;
-use crate::shard::Shard;
 use core::net::{IpAddr, Ipv6Addr};
 use counters::DropReason;
 use ip::router::{LinkChange, RouterConfig, RouterDiscovery};
@@ -39,7 +38,7 @@ impl Autoconfiguration {
     }
 }
 
-impl Shard {
+impl NetworkLayer {
     /// Begins to listen to routers. Without stations there is nobody to ask.
     pub(super) fn start_autoconfiguration(
         &mut self,
@@ -47,7 +46,7 @@ impl Shard {
         id: InterfaceId,
         config: RouterConfig,
     ) {
-        let interface = &mut self.network.interfaces[id];
+        let interface = &mut self.interfaces[id];
         let Some(station) = interface.hardware_address() else { return };
         let jitter = &mut interface.addressing.jitter;
         let discovery = RouterDiscovery::new(now, config, station, jitter);
@@ -57,18 +56,18 @@ impl Shard {
     }
 
     pub(super) fn on_autoconfiguration_timeout(&mut self, now: Instant, id: InterfaceId) {
-        let Some(discovery) = self.network.discovery(id) else { return };
+        let Some(discovery) = self.discovery(id) else { return };
         if discovery.poll_timeout().is_none_or(|due| now < due) {
             return;
         }
         discovery.on_timeout(now);
-        let addressing = &mut self.network.interfaces[id].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let is_due = addressing
             .autoconfiguration
             .as_mut()
             .is_some_and(|part| part.discovery.poll_solicitation(now, &mut addressing.jitter));
         if is_due {
-            self.network.solicit_routers(id);
+            self.solicit_routers(id);
         }
         self.carry_out(now, id);
     }
@@ -82,13 +81,13 @@ impl Shard {
         message: &RouterAdvertisement,
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
-        if self.network.sharing.is_behind() {
+        if self.sharing.is_behind() {
             // Routers repeat what they say.
             return Err(DropReason::StrayQueueFull);
         }
-        let interface = &mut self.network.interfaces[id];
+        let interface = &mut self.interfaces[id];
         let addressing = &mut interface.addressing;
-        let follows = !self.network.sharing.is_first() && addressing.config.routers.is_some();
+        let follows = !self.sharing.is_first() && addressing.config.routers.is_some();
         if addressing.autoconfiguration.is_none() && !follows {
             return Err(DropReason::UnrelatedIcmp);
         }
@@ -106,7 +105,7 @@ impl Shard {
     /// A next hop of interface `id` did not answer.
     pub(crate) fn on_silent_neighbour(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
         let IpAddr::V6(address) = address else { return };
-        if let Some(discovery) = self.network.discovery(id) {
+        if let Some(discovery) = self.discovery(id) {
             discovery.on_silent(now, address);
             self.carry_out(now, id);
         }
@@ -114,7 +113,7 @@ impl Shard {
 
     /// A neighbour advertisement without the router flag came from `address`, and was believed.
     pub(crate) fn on_no_router(&mut self, now: Instant, id: InterfaceId, address: Ipv6Addr) {
-        if let Some(discovery) = self.network.discovery(id) {
+        if let Some(discovery) = self.discovery(id) {
             discovery.on_no_router(now, address);
             self.carry_out(now, id);
         }
@@ -123,35 +122,33 @@ impl Shard {
     /// A formed address is somebody else's: another one is tried.
     pub(super) fn on_formed_duplicate(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
         let IpAddr::V6(address) = address else { return };
-        if let Some(discovery) = self.network.discovery(id) {
+        if let Some(discovery) = self.discovery(id) {
             discovery.on_duplicate(address);
             self.carry_out(now, id);
         }
     }
 
     fn carry_out(&mut self, now: Instant, id: InterfaceId) {
-        while let Some(change) = self.network.discovery(id).and_then(RouterDiscovery::poll_change) {
+        while let Some(change) = self.discovery(id).and_then(RouterDiscovery::poll_change) {
             match change {
                 LinkChange::Form(address) => {
                     // Where the program fixed this very address, or has as many as there may be,
                     // it is left as it is.
                     if let Some(cidr) = Cidr::new(address.into(), 64) {
-                        let _ = self.network.claim_address(now, id, cidr, AddressOrigin::Router);
+                        let _ = self.claim_address(now, id, cidr, AddressOrigin::Router);
                     }
                 }
                 LinkChange::Expire(address) => {
-                    let record = self.network.interfaces[id].addressing.find(address.into());
+                    let record = self.interfaces[id].addressing.find(address.into());
                     if let Some(cidr) = record.filter(is_formed).map(|record| record.cidr) {
                         self.drop_address(now, id, cidr);
                     }
                 }
-                said => self.network.learn(id, LinkNews::Router(said)),
+                said => self.learn(id, LinkNews::Router(said)),
             }
         }
     }
-}
 
-impl NetworkLayer {
     fn discovery(&mut self, id: InterfaceId) -> Option<&mut RouterDiscovery> {
         let addressing = &mut self.interfaces.get_mut(id)?.addressing;
         addressing.autoconfiguration.as_mut().map(|part| &mut part.discovery)

@@ -4,7 +4,6 @@ use super::{AddressEvent, AddressOrigin, ClaimPolicy, Record};
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
 use crate::network::NetworkLayer;
-use crate::shard::Shard;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ip::Cidr;
 use link::{Claim, ClaimConfig, ClaimStep, Dispute};
@@ -60,50 +59,44 @@ pub(super) fn begin(
     Record::new(cidr, origin, claim, is_optimistic)
 }
 
-impl Shard {
+impl NetworkLayer {
     /// Sends the probes and announcements that are due, and takes the addresses that nobody
     /// objected to.
     pub(crate) fn on_claims_timeout(&mut self, now: Instant, id: InterfaceId) {
         // Every step moves its claim on, and a claim has a bounded number of them.
-        while let Some((cidr, replaces, step)) = self.network.next_step(now, id) {
+        while let Some((cidr, replaces, step)) = self.next_step(now, id) {
             match (step, cidr.address()) {
                 (ClaimStep::Won, _) => self.on_won(now, id, cidr),
                 (ClaimStep::Probe, IpAddr::V4(address)) => {
-                    self.network.send_arp_about(id, Ipv4Addr::UNSPECIFIED, address);
+                    self.send_arp_about(id, Ipv4Addr::UNSPECIFIED, address);
                 }
                 (ClaimStep::Announce, IpAddr::V4(address)) => {
-                    self.network.send_arp_about(id, address, address);
+                    self.send_arp_about(id, address, address);
                 }
                 (ClaimStep::Probe, IpAddr::V6(target)) => {
                     // RFC 4862, 5.4.2: from the unspecified address to the solicited-node group;
                     // RFC 4861, 4.3: then without the sender's hardware address.
                     let message = NdpRepr::NeighbourSolicitation { target, source_link: None };
                     let group = wire::ndp::solicited_node(target);
-                    self.network.send_ndp(
-                        id,
-                        Ipv6Addr::UNSPECIFIED.into(),
-                        group.into(),
-                        message,
-                        None,
-                    );
+                    self.send_ndp(id, Ipv6Addr::UNSPECIFIED.into(), group.into(), message, None);
                 }
                 (ClaimStep::Announce, IpAddr::V6(target)) => {
-                    self.network.advertise(id, target, replaces);
+                    self.advertise(id, target, replaces);
                 }
             }
         }
     }
 
     fn on_won(&mut self, now: Instant, id: InterfaceId, cidr: Cidr) {
-        self.network.assign(id, cidr);
+        self.assign(id, cidr);
         if let IpAddr::V6(own) = cidr.address()
             && own.is_unicast_link_local()
         {
             // RFC 3590, 4: what was reported from no address may have been heard by nobody.
-            let interface = &mut self.network.interfaces[id];
+            let interface = &mut self.interfaces[id];
             interface.groups.on_link_local(now, &mut interface.addressing.jitter);
         }
-        let record = self.network.interfaces[id].addressing.find(cidr.address());
+        let record = self.interfaces[id].addressing.find(cidr.address());
         if record.is_some_and(|record| record.origin == AddressOrigin::Dhcp) {
             self.on_lease_checked(now, id);
         }
@@ -117,10 +110,10 @@ impl Shard {
         address: IpAddr,
         station: HardwareAddress,
     ) {
-        if !self.network.sharing.is_first() {
+        if !self.sharing.is_first() {
             return;
         }
-        let addressing = &mut self.network.interfaces[id].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let Some(record) = addressing.find_mut(address) else { return };
         // To give a settled address up is RFC 5227's way, for IPv4. RFC 4862, 5.4.4 leaves it open, and who
         // forges two advertisements should not have it.
@@ -133,26 +126,22 @@ impl Shard {
             Dispute::Lost => {
                 // RFC 4862, 5.4.5: the address cannot be assigned. The report comes first, so that
                 // who reads of the removal knows why.
-                self.network.address_events.push(AddressEvent::Duplicate(id, address, station));
+                self.address_events.push(AddressEvent::Duplicate(id, address, station));
                 self.drop_address(now, id, cidr);
                 return match origin {
                     AddressOrigin::Dhcp => self.on_lease_conflict(now, id),
-                    AddressOrigin::LinkLocal => {
-                        self.network.on_link_local_duplicate(now, id, address)
-                    }
+                    AddressOrigin::LinkLocal => self.on_link_local_duplicate(now, id, address),
                     _ => self.on_formed_duplicate(now, id, address),
                 };
             }
             Dispute::Defend => match address {
-                IpAddr::V4(address) => self.network.send_arp_about(id, address, address),
-                IpAddr::V6(address) => self.network.advertise(id, address, replaces),
+                IpAddr::V4(address) => self.send_arp_about(id, address, address),
+                IpAddr::V6(address) => self.advertise(id, address, replaces),
             },
         }
-        self.network.address_events.push(AddressEvent::Duplicate(id, address, station));
+        self.address_events.push(AddressEvent::Duplicate(id, address, station));
     }
-}
 
-impl NetworkLayer {
     fn next_step(&mut self, now: Instant, id: InterfaceId) -> Option<(Cidr, bool, ClaimStep)> {
         let addressing = &mut self.interfaces[id].addressing;
         let jitter = &mut addressing.jitter;

@@ -12,7 +12,6 @@ use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::network::NetworkLayer;
 use crate::outbox::{Message, NextHop, Outgoing};
-use crate::shard::Shard;
 use batch::Chunk;
 use core::net::{IpAddr, Ipv4Addr};
 use counters::DropReason;
@@ -39,9 +38,9 @@ impl Leasing {
     }
 }
 
-impl Shard {
+impl NetworkLayer {
     pub(super) fn on_leasing_timeout(&mut self, now: Instant, id: InterfaceId) {
-        let addressing = &mut self.network.interfaces[id].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let Some(part) = &mut addressing.leasing else { return };
         if part.client.poll_timeout().is_some_and(|due| due <= now) {
             part.client.on_timeout(now, &mut addressing.jitter);
@@ -58,9 +57,9 @@ impl Shard {
         payload: &[u8],
     ) -> bool {
         let id = incoming.origin.interface;
-        let addressing = &mut self.network.interfaces[id].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let Some(part) = &mut addressing.leasing else {
-            return !self.network.sharing.is_first() && addressing.config.dhcp.is_some();
+            return !self.sharing.is_first() && addressing.config.dhcp.is_some();
         };
         // Anybody can send to this port; where a farewell goes, the server decides.
         if part.client.on_message(now, payload, &mut addressing.jitter) {
@@ -70,10 +69,9 @@ impl Shard {
         true
     }
 
-    /// Gives the leased address of interface `id` back and asks for no other; without a lease this
-    /// ends the search for one.
-    pub fn release_lease(&mut self, now: Instant, id: InterfaceId) {
-        let Some(interface) = self.network.interfaces.get_mut(id) else { return };
+    /// As [`Shard::release_lease`](crate::Shard::release_lease).
+    pub(super) fn release_lease(&mut self, now: Instant, id: InterfaceId) {
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         let addressing = &mut interface.addressing;
         if let Some(part) = &mut addressing.leasing {
             part.client.release(now, &mut addressing.jitter);
@@ -83,7 +81,7 @@ impl Shard {
 
     /// The leased address was found free.
     pub(super) fn on_lease_checked(&mut self, now: Instant, id: InterfaceId) {
-        if let Some(part) = &mut self.network.interfaces[id].addressing.leasing {
+        if let Some(part) = &mut self.interfaces[id].addressing.leasing {
             part.client.on_checked();
             self.carry_out_leasing(now, id);
         }
@@ -91,7 +89,7 @@ impl Shard {
 
     /// The leased address is somebody else's.
     pub(super) fn on_lease_conflict(&mut self, now: Instant, id: InterfaceId) {
-        let addressing = &mut self.network.interfaces[id].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         if let Some(part) = &mut addressing.leasing {
             part.client.on_conflict(now, &mut addressing.jitter);
             self.carry_out_leasing(now, id);
@@ -100,7 +98,7 @@ impl Shard {
 
     /// The interface may be on another link, where a server may say that the address is wrong.
     pub(super) fn verify_lease(&mut self, now: Instant, id: InterfaceId) {
-        let interface = &mut self.network.interfaces[id];
+        let interface = &mut self.interfaces[id];
         let Some(station) = interface.hardware_address() else { return };
         let addressing = &mut interface.addressing;
         if let Some(part) = &mut addressing.leasing {
@@ -110,23 +108,21 @@ impl Shard {
     }
 
     fn carry_out_leasing(&mut self, now: Instant, id: InterfaceId) {
-        while let Some(action) = self.network.poll_lease_action(id) {
+        while let Some(action) = self.poll_lease_action(id) {
             match action {
-                Action::Send(packet) => self.network.send_dhcp(id, &packet),
+                Action::Send(packet) => self.send_dhcp(id, &packet),
                 Action::Check(lease) => self.check_lease(now, id, &lease),
                 // With the mask of an extension it may be one that no host can have, as with that of the first lease.
                 Action::Configure(lease) if !is_hosts(&lease) => self.on_lease_conflict(now, id),
                 Action::Configure(lease) => {
-                    self.network.learn(id, LinkNews::Leased(Some(Box::new(lease))));
+                    self.learn(id, LinkNews::Leased(Some(Box::new(lease))));
                 }
                 Action::TooShort(server, lease_s) => {
-                    self.network
-                        .address_events
-                        .push(AddressEvent::LeaseTooShort(id, server, lease_s));
+                    self.address_events.push(AddressEvent::LeaseTooShort(id, server, lease_s));
                 }
                 Action::Deconfigure(address) => {
-                    self.network.learn(id, LinkNews::Leased(None));
-                    let record = self.network.interfaces[id].addressing.find(address.into());
+                    self.learn(id, LinkNews::Leased(None));
+                    let record = self.interfaces[id].addressing.find(address.into());
                     let leased = record.filter(|record| record.origin == AddressOrigin::Dhcp);
                     if let Some(cidr) = leased.map(|record| record.cidr) {
                         self.drop_address(now, id, cidr);
@@ -140,8 +136,8 @@ impl Shard {
     /// the address is not already in use".
     fn check_lease(&mut self, now: Instant, id: InterfaceId, lease: &Lease) {
         let Some(cidr) = Cidr::new(lease.address.into(), lease.prefix_len) else { return };
-        match self.network.claim_address(now, id, cidr, AddressOrigin::Dhcp) {
-            Ok(()) if self.network.interfaces[id].is_ours(cidr.address()) => {
+        match self.claim_address(now, id, cidr, AddressOrigin::Dhcp) {
+            Ok(()) if self.interfaces[id].is_ours(cidr.address()) => {
                 self.on_lease_checked(now, id);
             }
             // The claim will tell.
@@ -152,9 +148,7 @@ impl Shard {
             Err(_) => self.release_lease(now, id),
         }
     }
-}
 
-impl NetworkLayer {
     /// Begins to look for a DHCP server. Without stations there is nobody to ask.
     pub(super) fn start_leasing(
         &mut self,

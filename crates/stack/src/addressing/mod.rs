@@ -209,17 +209,6 @@ impl Addressing {
 }
 
 impl Shard {
-    /// Lets what is due happen to the addresses of all interfaces.
-    pub(crate) fn on_addressing_timeout(&mut self, now: Instant) {
-        for id in self.network.interfaces.ids() {
-            self.on_autoconfiguration_timeout(now, id);
-            self.on_leasing_timeout(now, id);
-            self.network.on_advertiser_timeout(now, id);
-            self.on_claims_timeout(now, id);
-            self.network.on_groups_timeout(now, id);
-        }
-    }
-
     /// Begins to guard the addresses of interface `id`, the ones it has included, as `config` says, and to
     /// have a link-local one where it speaks IPv6 on a link with stations. Until then they are fixed and trusted. What is due happens in [`Shard::on_timeout`]. Of several
     /// shards that are one host the first one does all this, and tells the others.
@@ -243,11 +232,12 @@ impl Shard {
         }
         self.network.form_link_local(now, id);
         if let Some(routers) = routers {
-            self.start_autoconfiguration(now, id, routers);
+            self.network.start_autoconfiguration(now, id, routers);
         }
         if let Some(dhcp) = dhcp {
             self.network.start_leasing(now, id, dhcp);
         }
+        self.leave_addresses(now);
     }
 
     /// Adds an address to interface `id`, with a route to its network. It can be used when
@@ -290,10 +280,18 @@ impl Shard {
         let record = interface.addressing.find(address).ok_or(SocketError::AddressNotAvailable)?;
         let (cidr, origin) = (record.cidr, record.origin);
         if origin == AddressOrigin::Dhcp {
-            self.release_lease(now, id);
+            self.network.release_lease(now, id);
         }
-        self.drop_address(now, id, cidr);
+        self.network.drop_address(now, id, cidr);
+        self.leave_addresses(now);
         Ok(())
+    }
+
+    /// Gives the leased address of interface `id` back and asks for no other; without a lease this
+    /// ends the search for one.
+    pub fn release_lease(&mut self, now: Instant, id: InterfaceId) {
+        self.network.release_lease(now, id);
+        self.leave_addresses(now);
     }
 
     /// The addresses of interface `id`, tentative ones included.
@@ -310,9 +308,28 @@ impl Shard {
         self.network.name_servers(id)
     }
 
+    /// The next thing that happened to an address. Events that nobody reads are bounded: the
+    /// oldest is forgotten.
+    pub fn poll_address_event(&mut self) -> Option<AddressEvent> {
+        self.network.address_events.next()
+    }
+}
+
+impl NetworkLayer {
+    /// Lets what is due happen to the addresses of all interfaces.
+    pub(crate) fn on_addressing_timeout(&mut self, now: Instant) {
+        for id in self.interfaces.ids() {
+            self.on_autoconfiguration_timeout(now, id);
+            self.on_leasing_timeout(now, id);
+            self.on_advertiser_timeout(now, id);
+            self.on_claims_timeout(now, id);
+            self.on_groups_timeout(now, id);
+        }
+    }
+
     /// The interface may be on another link, where routers and DHCP servers are asked.
     pub(crate) fn on_new_link(&mut self, now: Instant, id: InterfaceId) {
-        let addressing = &mut self.network.interfaces[id].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         if let Some(part) = &mut addressing.autoconfiguration {
             part.on_new_link(now);
         }
@@ -320,35 +337,27 @@ impl Shard {
             part.on_new_link(now, &mut addressing.jitter);
         }
         self.verify_lease(now, id);
-        self.network.form_link_local_anew(now, id);
+        self.form_link_local_anew(now, id);
     }
 
-    /// The next thing that happened to an address. Events that nobody reads are bounded: the
-    /// oldest is forgotten.
-    pub fn poll_address_event(&mut self) -> Option<AddressEvent> {
-        self.network.address_events.next()
-    }
-
-    /// The address goes for good: its record, its use, and the connections that used it.
+    /// The address goes for good: its record and its use. [`Shard::leave_addresses`] sees to the connections that used it.
     pub(crate) fn drop_address(&mut self, now: Instant, id: InterfaceId, cidr: Cidr) {
         let address = cidr.address();
-        let was_used = self.network.withdraw(id, cidr);
-        let addressing = &mut self.network.interfaces[id].addressing;
+        let was_used = self.withdraw(id, cidr);
+        let addressing = &mut self.interfaces[id].addressing;
         addressing.records.retain(|record| record.cidr.address() != address);
         if let IpAddr::V6(own) = address {
             let group = wire::ndp::solicited_node(own).into();
-            self.network.leave_group(now, id, group, Listener::Address(address));
+            self.leave_group(now, id, group, Listener::Address(address));
         }
         if !was_used {
             return;
         }
-        self.network.address_events.push(AddressEvent::Removed(id, cidr));
-        self.network.tell_of_address(id, cidr, AddressOrigin::Fixed, false);
-        self.leave_address(now, id, address);
+        self.address_events.push(AddressEvent::Removed(id, cidr));
+        self.tell_of_address(id, cidr, AddressOrigin::Fixed, false);
+        self.left_addresses.push((id, address));
     }
-}
 
-impl NetworkLayer {
     /// As [`Shard::name_servers`].
     fn name_servers(&self, id: InterfaceId) -> Vec<IpAddr> {
         let interface = self.interfaces.get(id);
