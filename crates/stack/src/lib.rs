@@ -11,9 +11,11 @@
 //! * `tcp_socket.rs`, `udp_socket.rs` (`envelope.rs`: what datagrams say of themselves) and `raw_socket.rs` are the calls on sockets.
 //! * `control.rs` is what hosts say to each other about the network itself (ICMP), `neighbours.rs`
 //!   what they say to find each other on a link (ARP, NDP).
+//! * `network.rs` is a host without its sockets, the larger half of its duties: the methods of `NetworkLayer`, many of them in
+//!   the files below, reach no connection.
 //! * `multicast.rs` knows who listens to which group, and tells routers.
 //! * `addressing/` is the life of the interfaces' own addresses.
-//! * `paths.rs` knows what the paths to peers take.
+//! * `paths.rs` knows what the paths to peers take, `way.rs` by which way a datagram leaves.
 //! * `interfaces.rs` is how interfaces are named; `interface.rs` is one of them.
 //! * `negotiation.rs` is what interfaces and devices agree on, `filter.rs` where a filter looks at
 //!   packets, `unscreened.rs` what of the outbox it looks at together, `loopback.rs` the way to our own addresses.
@@ -21,7 +23,7 @@
 //! * `fragments.rs` is the way of fragments until they are whole, `offered.rs` how what is too long
 //!   becomes fragments.
 //! * `connect.rs` is how our own connections are opened, `endpoint.rs` what their ends are called.
-//! * `backlog.rs` is how peers' connections come to be; `time_wait.rs` is what is left of closed ones;
+//! * `backlog.rs` is how peers' connections come to be (`handshakes.rs`); `time_wait.rs` is what is left of closed ones;
 //!   both keep small entries in a `flow_table.rs`, and so does `spent_cookies.rs`, which knows the SYN
 //!   cookies that have opened a connection.
 //! * `forwarding.rs` is connections and datagrams to addresses that are not ours, for relays.

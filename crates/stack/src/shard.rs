@@ -1,10 +1,9 @@
 //! The shard: everything one squeue protects.
 //!
-//! A shard is made of parts that do not know each other (interfaces, routes, sockets, deadlines,
-//! events); this module owns them and holds what concerns all: settling a connection after any of
-//! its calls, and time. The way out is `egress.rs`, the way in `ingress.rs`, the socket calls
-//! `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs`, and what hosts say to each other about the network itself
-//! `control.rs` and `neighbours.rs`; how interfaces come by addresses is `addressing/`.
+//! A shard is made of parts that do not know each other (the network layer, sockets, handshakes, deadlines, ...); this
+//! module owns them and holds what concerns all: settling a connection after any of its calls, and time. What needs
+//! several parts at once is a method of [`Shard`] in the file of its matter, and the rest are methods of the parts. The
+//! way out is `egress.rs`, the way in `ingress.rs`, the socket calls `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs`.
 
 use crate::addressing::check_fixed;
 use crate::counters::{ConnectionCounters, InterfaceCounters, ShardCounters, StackCounters};
@@ -92,6 +91,7 @@ pub struct Shard {
     pub(crate) sequence_numbers: IsnGenerator,
     /// Of resets for segments without a connection.
     pub(crate) reset_limit: RateLimiter,
+    /// What the network layer has not counted itself.
     pub(crate) counters: ShardCounters,
     pub(crate) drops: DropCounters,
     pub(crate) refusals: RefusalCounters,
