@@ -3,16 +3,16 @@
 //! Nothing here keeps state of its own. Errors go to the socket they are about, messages of
 //! neighbour discovery to `neighbours.rs`, and whatever there is to answer goes to the outbox.
 
-use crate::endpoint::scoped;
+use crate::datagrams::reports::ErrorReport;
 use crate::error::{SocketError, connection_error};
 use crate::ingress::{Incoming, Origin};
-use crate::interfaces::InterfaceId;
-use crate::marks::PacketMarks;
 use crate::network::NetworkLayer;
+use crate::network::endpoint::scoped;
+use crate::network::interfaces::InterfaceId;
 use crate::outbox::{Message, NextHop, Outgoing};
-use crate::reports::ErrorReport;
 use crate::shard::Shard;
 use crate::sockets::Flow;
+use crate::sockets::marks::PacketMarks;
 use batch::Chunk;
 use core::net::IpAddr;
 use counters::DropReason;

@@ -1,6 +1,6 @@
 //! What the shard counted.
 
-use crate::interface::Interface;
+use crate::network::interface::Interface;
 use counters::{DropCounters, RefusalCounters};
 use link::NeighbourCounters;
 use tcp::{Connection, Lent, TcpCounters};

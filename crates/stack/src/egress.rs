@@ -23,15 +23,15 @@
 //! all of ([`Shard::admit`]), and what is passed on to other ways (`duplicate`) has left, as far as its
 //! connection knows, and messages of the outbox are gone.
 
-use crate::interface::{Destination, Interface};
-use crate::interfaces::InterfaceId;
-use crate::multirouting::Copies;
 use crate::network::NetworkLayer;
-use crate::offered::Fit;
+use crate::network::interface::{Destination, Interface};
+use crate::network::interfaces::InterfaceId;
+use crate::network::multirouting::Copies;
+use crate::network::offered::Fit;
+use crate::network::unscreened::{Built, Unscreened};
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::SocketId;
-use crate::unscreened::{Built, Unscreened};
 use batch::{Limits, Multidata};
 use core::ops::Range;
 use counters::{DropReason, MultidataRefusal};

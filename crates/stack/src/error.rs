@@ -1,8 +1,8 @@
 //! Why a socket call failed.
 
+use crate::datagrams::raw_socket::ICMP_LEN_MIN;
 use crate::forwarding::ACCEPTED_PREFIXES_MAX;
-use crate::interfaces::INTERFACES_MAX;
-use crate::raw_socket::ICMP_LEN_MIN;
+use crate::network::interfaces::INTERFACES_MAX;
 use core::fmt;
 use core::net::IpAddr;
 use ip::Cidr;

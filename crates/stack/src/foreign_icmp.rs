@@ -7,15 +7,15 @@
 //! rate limit of all ICMP errors hold. Echo requests come whole, with their headers, to a raw socket that
 //! has a prefix in the place of a protocol.
 
-use crate::endpoint::of_one_family;
 use crate::error::{BadArgument, SocketError};
 use crate::forwarding::{Forwarding, PendingId, longest};
 use crate::ingress::{Incoming, Origin};
-use crate::multicast::MulticastOptions;
 use crate::network::NetworkLayer;
+use crate::network::endpoint::of_one_family;
+use crate::network::multicast::MulticastOptions;
+use crate::network::way::Way;
 use crate::shard::Shard;
 use crate::sockets::SocketId;
-use crate::way::Way;
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;

@@ -25,19 +25,19 @@
 //! fill it alone ([`batch::FlowShares`]): a bulk transfer that is read too slowly loses datagrams, and the questions to a
 //! name server do not. What ICMP has to do with it is in `foreign_icmp.rs`.
 
-use crate::endpoint::scoped;
+use crate::connections::flow_table::FlowTable;
+use crate::datagrams::udp_socket::UdpSocket;
 use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
-use crate::flow_table::FlowTable;
 use crate::ingress::{Incoming, Origin, Unclaimed, check_addresses, is_syn_only};
-use crate::interface::Interface;
-use crate::interfaces::InterfaceId;
-use crate::marks::PacketMarks;
 use crate::network::NetworkLayer;
+use crate::network::endpoint::scoped;
+use crate::network::interface::Interface;
+use crate::network::interfaces::InterfaceId;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
+use crate::sockets::marks::PacketMarks;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
-use crate::udp_socket::UdpSocket;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use ip::{Cidr, PacketInfo};

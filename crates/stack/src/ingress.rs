@@ -16,12 +16,12 @@
 //! A frame that no layer has a use for is dropped with a [`DropReason`] and counted. Nothing here
 //! trusts a length before it was checked, and nothing loops beyond the frames of the batch.
 
-use crate::interface::Interface;
-use crate::interfaces::InterfaceId;
-use crate::ports::Protocol;
+use crate::connections::time_wait::Judged;
+use crate::network::interface::Interface;
+use crate::network::interfaces::InterfaceId;
 use crate::shard::Shard;
 use crate::sockets::Flow;
-use crate::time_wait::Judged;
+use crate::sockets::ports::Protocol;
 use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum, Segmented};
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;

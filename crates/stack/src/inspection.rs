@@ -8,11 +8,11 @@
 //!
 //! Nothing is kept for it: each figure is read from where the protocols have it.
 
-use crate::endpoint::scoped;
-use crate::interfaces::InterfaceId;
 use crate::network::NetworkLayer;
-use crate::pressure::Queued;
+use crate::network::endpoint::scoped;
+use crate::network::interfaces::InterfaceId;
 use crate::shard::Shard;
+use crate::sockets::pressure::Queued;
 use crate::sockets::{Flow, Socket};
 use core::net::{IpAddr, SocketAddr};
 use ip::{Cidr, Route};
@@ -308,7 +308,7 @@ fn in_time_wait(flow: &Flow) -> SocketStatus {
 mod tests {
     use super::*;
     use crate::ShardConfig;
-    use crate::interface::InterfaceConfig;
+    use crate::network::interface::InterfaceConfig;
     use batch::{BlockPool, PoolConfig};
     use device::{Capabilities, Medium};
 

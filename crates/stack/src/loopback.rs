@@ -16,9 +16,9 @@
 //! with the next ([`Shard::is_loopback_pending`]). Packets for which the pool has no block are lost,
 //! as on a wire, and counted.
 
-use crate::interface::{Interface, InterfaceConfig};
-use crate::interfaces::InterfaceId;
 use crate::network::NetworkLayer;
+use crate::network::interface::{Interface, InterfaceConfig};
+use crate::network::interfaces::InterfaceId;
 use crate::shard::Shard;
 use batch::{BlockMut, BlockPool, Checksum, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -3,7 +3,7 @@
 //! A connection can build its segments afresh at any time, so it queues none. What cannot be
 //! rebuilt waits here as a small value, bounded, until a device has taken it.
 
-use crate::marks::PacketMarks;
+use crate::sockets::marks::PacketMarks;
 use batch::{Attributes, Chunk, Chunks, Multidata};
 use core::net::{IpAddr, Ipv4Addr};
 use ip::{Echo, FRAGMENTED_HEADER_LEN, Fragmenting, HeaderTemplate, IcmpErrorKind};

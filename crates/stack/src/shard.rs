@@ -5,22 +5,22 @@
 //! several parts at once is a method of [`Shard`] in the file of its matter, and the rest are methods of the parts. The
 //! way out is `egress.rs`, the way in `ingress.rs`, the socket calls `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs`.
 
-use crate::addressing::check_fixed;
+use crate::connections::fast_open::FastOpen;
+use crate::connections::handshakes::Handshakes;
+use crate::connections::time_wait::Detached;
+use crate::connections::train::Trains;
 use crate::counters::{ConnectionCounters, InterfaceCounters, ShardCounters, StackCounters};
 use crate::egress::Sending;
 use crate::error::SocketError;
 use crate::event::SocketEvent;
-use crate::fast_open::FastOpen;
 use crate::forwarding::Forwarding;
-use crate::handshakes::Handshakes;
-use crate::interface::{Interface, InterfaceConfig};
-use crate::interfaces::InterfaceId;
 use crate::network::NetworkLayer;
-use crate::pressure::Pressure;
+use crate::network::addressing::check_fixed;
+use crate::network::interface::{Interface, InterfaceConfig};
+use crate::network::interfaces::InterfaceId;
 use crate::schedule::Deadlines;
+use crate::sockets::pressure::Pressure;
 use crate::sockets::{Keys, Socket, Sockets};
-use crate::time_wait::Detached;
-use crate::train::Trains;
 use batch::{BlockPool, Unread};
 use core::net::IpAddr;
 use counters::{DropCounters, DropReason, RefusalCounters};

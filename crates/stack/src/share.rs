@@ -16,13 +16,13 @@
 //! fragments, because it came over loopback, or because the device that was left to spread the flows
 //! brought a segment to a shard that does not have its connection.
 
-use crate::addressing::{AddressOrigin, LinkNews};
-use crate::fast_open::Pair;
+use crate::connections::fast_open::Pair;
 use crate::ingress::{Incoming, Origin, flow_of};
-use crate::interfaces::InterfaceId;
 use crate::network::NetworkLayer;
+use crate::network::addressing::{AddressOrigin, LinkNews};
+use crate::network::interfaces::InterfaceId;
+use crate::network::shared_groups::Wish;
 use crate::shard::Shard;
-use crate::shared_groups::Wish;
 use crate::sockets::Flow;
 use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum, Segmented, StrayShares, StrayWeight};
 use core::fmt;

@@ -131,7 +131,7 @@ pub(super) const PLANTED: &[Planted] = &[
     },
     Planted {
         name: "connections-survive-their-address",
-        file: "crates/stack/src/rerouting.rs",
+        file: "crates/stack/src/network/rerouting.rs",
         original: "None => socket.connection.on_address_removed(),",
         mistake: "None => {}",
         finder: Finder::Simulator,
@@ -145,7 +145,7 @@ pub(super) const PLANTED: &[Planted] = &[
     },
     Planted {
         name: "fast-open-cookie-not-checked",
-        file: "crates/stack/src/fast_open_keys.rs",
+        file: "crates/stack/src/connections/fast_open_keys.rs",
         original: "cookie(key, local, remote) == shown.cookie()",
         mistake: "cookie(key, local, remote).len() == shown.cookie().len()",
         finder: Finder::Simulator,
@@ -245,14 +245,14 @@ pub(super) const PLANTED: &[Planted] = &[
     },
     Planted {
         name: "tentative-address-in-another-squeue",
-        file: "crates/stack/src/addressing/mod.rs",
+        file: "crates/stack/src/network/addressing/mod.rs",
         original: "has_link && policy == ClaimPolicy::Probe",
         mistake: "false && has_link && policy == ClaimPolicy::Probe",
         finder: Finder::Simulator,
     },
     Planted {
         name: "every-squeue-asks-neighbours",
-        file: "crates/stack/src/neighbours.rs",
+        file: "crates/stack/src/network/neighbours.rs",
         original: "if self.leaves_asking(id, &request) {",
         mistake: "if request.unicast_to.is_none() && self.leaves_asking(id, &request) {",
         finder: Finder::Simulator,
