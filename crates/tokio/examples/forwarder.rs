@@ -28,13 +28,16 @@
 //! machines the same hardware address where it is told none, and they have one lease then, which does no harm. A machine that
 //! is gone and comes back has its address again, unless all others are leased meanwhile.
 //!
+//! QEMU has had `-netdev stream` since 7.2. With `,reconnect-ms=1000` behind the path (9.2; `,reconnect=1` since 8.0) it calls
+//! before there is a forwarder, and again where that was started anew; the machine goes on, its connections do not.
+//!
 //! For IPv6 the forwarder speaks as a router (RFC 4861), of which a machine has an address (RFC 4862), the same DNS server
 //! (RFC 8106), and the MTU. It has a way out by it only while this host has one (told within some ten seconds), since a
 //! useless one would be tried and found useless for each connection. An address of a network like this (RFC 4193) lets
 //! machines prefer IPv4 to it where a name has addresses of both (RFC 6724).
 
 use linux::{StreamConfig, StreamDevice, TapConfig, TapDevice, TapKind};
-use multidata::device::Queue;
+use multidata::device::{HardwareAddress, Queue};
 use multidata::dhcp::{Answer, CLIENT_PORT, SERVER_PORT, Server, ServerConfig};
 use multidata::ip::{Cidr, IcmpErrorKind, NameServers, PrefixInformation, RouterAdvertisement};
 use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack, time};
@@ -66,6 +69,10 @@ pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
 pub(crate) const LEASED: RangeInclusive<Ipv4Addr> =
     Ipv4Addr::new(10, 0, 2, 15)..=Ipv4Addr::new(10, 0, 2, 254);
 const PREFIX_LEN: u8 = 24;
+
+/// As slirp has it, too. It is the same one each time: a machine remembers it for longer than a forwarder may run, and some
+/// systems know by it which network they are in.
+const GATEWAY_HARDWARE: HardwareAddress = HardwareAddress([0x52, 0x55, 10, 0, 2, 2]);
 
 /// The same by IPv6. The number of the network was drawn once (RFC 4193, 3.2.1), and means nothing beyond the forwarder, as
 /// that of the other one. The router has a fixed address: a machine remembers it for longer than a forwarder may run.
@@ -168,7 +175,9 @@ pub(crate) async fn serve_machines(
 
 /// Relays for one, until it goes.
 async fn serve_machine(socket: UnixStream, leases: Arc<Leases>) -> Result<(), Box<dyn Error>> {
-    let mut device = StreamDevice::over(socket.into_std()?, &StreamConfig::default())?;
+    let config =
+        StreamConfig { hardware_address: Some(GATEWAY_HARDWARE), ..StreamConfig::default() };
+    let mut device = StreamDevice::over(socket.into_std()?, &config)?;
     println!("{}", device.negotiated());
     relay(device.queue(0)?, leases, FLOWS_MAX, IDLE).await
 }

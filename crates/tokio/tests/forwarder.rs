@@ -36,6 +36,7 @@ const TESTS: &[kernel::Test] = &[
     ("no_more_flows_of_datagrams_than_may_be", bounded),
     ("a_flow_of_datagrams_that_is_idle_is_forgotten", forgotten),
     ("virtual_machines_are_leased_addresses_and_reach_the_outside", machines),
+    ("a_virtual_machine_that_comes_back_finds_the_same_router", same_router),
     ("virtual_machines_ask_the_name_server_of_the_outside", names),
     ("a_virtual_machine_beyond_the_addresses_waits_for_one", too_many),
     ("a_virtual_machine_that_floods_the_server_keeps_nobody_from_a_lease", flooded),
@@ -277,16 +278,21 @@ fn network(name: &str, leased: RangeInclusive<Ipv4Addr>) -> PathBuf {
     path
 }
 
-/// A machine is a stack with Ethernet below it here, whose frames go over the socket at which it calls.
-fn machine(path: &PathBuf, number: u8, interface: InterfaceConfig) -> Stack {
+/// The socket at which a machine calls.
+fn call(path: &PathBuf) -> UnixStream {
     let started = Instant::now();
-    let socket = loop {
+    loop {
         match UnixStream::connect(path) {
             Err(error) => assert!(started.elapsed() < PATIENCE, "nobody listens: {error}"),
-            Ok(socket) => break socket,
+            Ok(socket) => return socket,
         }
         std::thread::sleep(Duration::from_millis(5));
-    };
+    }
+}
+
+/// A machine is a stack with Ethernet below it here, whose frames go over a socket.
+fn machine(path: &PathBuf, number: u8, interface: InterfaceConfig) -> Stack {
+    let socket = call(path);
     let hardware_address = Some(HardwareAddress([2, 0, 0, 0, 0, number]));
     let config = StreamConfig { hardware_address, ..StreamConfig::default() };
     let mut device = StreamDevice::over(socket, &config).expect("a stream");
@@ -339,6 +345,25 @@ fn machines() {
         }
     }
     std::fs::remove_file(&path).expect("it is there");
+}
+
+/// Whom the first frame comes from that a machine receives.
+fn router(path: &PathBuf) -> [u8; 6] {
+    let mut socket = call(path);
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    // Four bytes of the frame's length, and whom it is for.
+    let mut bytes = [0; 16];
+    socket.read_exact(&mut bytes).expect("it tells of itself");
+    bytes[10..].try_into().expect("an address")
+}
+
+/// What a machine remembers of its router holds when it calls again, and the forwarder may be another run of it.
+fn same_router() {
+    let paths = ["router", "router-anew"].map(|name| network(name, LEASED));
+    assert_eq!(router(&paths[0]), router(&paths[1]));
+    for path in paths {
+        std::fs::remove_file(path).expect("it is there");
+    }
 }
 
 fn names() {
