@@ -31,6 +31,9 @@
 //! QEMU has had `-netdev stream` since 7.2. With `,reconnect-ms=1000` behind the path (9.2; `,reconnect=1` since 8.0) it calls
 //! before there is a forwarder, and again where that was started anew; the machine goes on, its connections do not.
 //!
+//! At 10.0.2.2 and 10.0.2.3 there is nothing but that: unlike slirp the forwarder does not offer what listens on this host's
+//! loopback addresses, which is often for nobody else. This host's other addresses lead to it, as to any host.
+//!
 //! For IPv6 the forwarder speaks as a router (RFC 4861), of which a machine has an address (RFC 4862), the same DNS server
 //! (RFC 8106), and the MTU. It has a way out by it only while this host has one (told within some ten seconds), since a
 //! useless one would be tried and found useless for each connection. An address of a network like this (RFC 4193) lets
@@ -64,7 +67,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Who is who in the network of a machine, as slirp has it.
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
+pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
 pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
 pub(crate) const LEASED: RangeInclusive<Ipv4Addr> =
     Ipv4Addr::new(10, 0, 2, 15)..=Ipv4Addr::new(10, 0, 2, 254);
@@ -336,13 +339,18 @@ fn advertisement(has_way_out: bool) -> RouterAdvertisement {
 /// Where DNS servers listen.
 const DOMAIN: u16 = 53;
 
-/// Where the outside has what is called `to` inside.
-fn outside_of(to: SocketAddr) -> SocketAddr {
-    let servers = [SocketAddr::from((NAME_SERVER, DOMAIN)), (NAME_SERVER_V6, DOMAIN).into()];
-    if servers.contains(&to) {
-        return (name_server(), DOMAIN).into();
+/// Where the outside has what is called `to` inside. What is the forwarder's own inside may be anybody's outside, and a scope
+/// (RFC 4007) that of another interface: nobody listens there.
+fn outside_of(to: SocketAddr) -> io::Result<SocketAddr> {
+    match to.ip() {
+        IpAddr::V4(NAME_SERVER) | IpAddr::V6(NAME_SERVER_V6) if to.port() == DOMAIN => {
+            Ok((name_server(), DOMAIN).into())
+        }
+        IpAddr::V4(GATEWAY | NAME_SERVER) | IpAddr::V6(GATEWAY_V6 | NAME_SERVER_V6) => {
+            Err(ErrorKind::ConnectionRefused.into())
+        }
+        _ => Ok(to),
     }
-    to
 }
 
 /// This host's first DNS server (resolv.conf(5)), which is read each time, as a host that moves has another.
@@ -371,8 +379,7 @@ async fn relay_connections(forwarder: TcpForwarder) -> io::Result<()> {
 
 /// Dials the outside first, so that what it says is what the peer hears; then carries both directions.
 async fn relay_connection(pending: PendingConnection) -> io::Result<(u64, u64)> {
-    let to = outside_of(pending.destination());
-    let mut outer = match tokio::net::TcpStream::connect(to).await {
+    let mut outer = match dial(pending.destination()).await {
         Ok(outer) => outer,
         Err(error) => {
             match (error.kind(), icmp_error(&error)) {
@@ -397,6 +404,10 @@ async fn relay_connection(pending: PendingConnection) -> io::Result<(u64, u64)> 
         SockRef::from(&outer).set_linger(Some(Duration::ZERO))?;
     }
     copied
+}
+
+async fn dial(to: SocketAddr) -> io::Result<tokio::net::TcpStream> {
+    tokio::net::TcpStream::connect(outside_of(to)?).await
 }
 
 /// Carries what comes from inside on from the blocks that it was received in. Those are for what the stack receives: it
@@ -441,7 +452,7 @@ struct Flow {
 }
 
 async fn open_flow(to: SocketAddr) -> io::Result<Arc<Flow>> {
-    let to = outside_of(to);
+    let to = outside_of(to)?;
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let outer = UdpSocket::bind(any).await?;
     outer.connect(to).await?;

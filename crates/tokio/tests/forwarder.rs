@@ -8,8 +8,8 @@ mod forwarder;
 mod kernel;
 
 use forwarder::{
-    ABROAD, FLOWS_MAX, IDLE, LEASED, Leases, NAME_SERVER, NAME_SERVER_V6, PREFIX_V6, name_server,
-    relay, serve_machines,
+    ABROAD, FLOWS_MAX, GATEWAY, IDLE, LEASED, Leases, NAME_SERVER, NAME_SERVER_V6, PREFIX_V6,
+    name_server, relay, serve_machines,
 };
 use linux::{Interface, StreamConfig, StreamDevice};
 use multidata::device::{HardwareAddress, Medium, WireConfig, WireEnd, wire};
@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 const TESTS: &[kernel::Test] = &[
     ("connections_reach_the_outside_and_are_refused_as_it_refuses", connections),
+    ("nothing_listens_at_the_relay_s_own_addresses", own_addresses),
     ("a_reset_is_a_reset_at_the_other_side", resets),
     (PINGS, pings),
     ("datagrams_that_the_outside_refuses_are_refused_inside", refused),
@@ -131,6 +132,31 @@ fn connections() {
     for to in NOWHERE {
         let refused = TcpStream::connect(&guest, to).expect_err("no way leads there");
         assert_eq!(refused.kind(), ErrorKind::NetworkUnreachable, "{to}");
+    }
+}
+
+fn own_addresses() {
+    let guest = guest(FLOWS_MAX, IDLE);
+    // The outside has hosts of these addresses as well, which are not meant.
+    let system = Interface::named("lo").expect("it is there");
+    for address in [GATEWAY, NAME_SERVER] {
+        system.add_address(address.into(), 32).expect("root of the namespace");
+    }
+    system.add_address(NAME_SERVER_V6.into(), 128).expect("root of the namespace");
+    let own: [IpAddr; 3] = [GATEWAY.into(), NAME_SERVER.into(), NAME_SERVER_V6.into()];
+    for address in own {
+        let listener = TcpListener::bind((address, 0)).expect("a free port");
+        let at = listener.local_addr().expect("bound");
+        let refused = TcpStream::connect(&guest, at).expect_err("it is not relayed");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{at}");
+        let datagrams = std::net::UdpSocket::bind(at).expect("a free port");
+        let client = inside(&guest, at);
+        client.send(b"anybody?").expect("a route");
+        let error = client.recv(&mut [0; 9]).expect_err("it is not relayed");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{at}");
+        datagrams.set_nonblocking(true).expect("a socket");
+        let none = datagrams.recv(&mut [0; 9]).expect_err("nothing was relayed");
+        assert_eq!(none.kind(), ErrorKind::WouldBlock, "{at}");
     }
 }
 
