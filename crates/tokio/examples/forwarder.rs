@@ -516,6 +516,8 @@ fn icmp_error(error: &io::Error) -> Option<IcmpErrorKind> {
         ErrorKind::ConnectionRefused => Some(IcmpErrorKind::PortUnreachable),
         ErrorKind::HostUnreachable => Some(IcmpErrorKind::HostUnreachable),
         ErrorKind::NetworkUnreachable => Some(IcmpErrorKind::NetUnreachable),
+        // By a route, a filter or the system's policy.
+        ErrorKind::PermissionDenied => Some(IcmpErrorKind::Prohibited),
         _ => None,
     }
 }

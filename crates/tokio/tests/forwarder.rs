@@ -221,6 +221,13 @@ fn refused() {
         let error = client.recv(&mut [0; 9]).expect_err("nobody is there");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{at}");
     }
+    // The system lets nobody send to a whole network who has not said that he means to (SO_BROADCAST).
+    let system = Interface::named("lo").expect("it is there");
+    system.add_address(Ipv4Addr::new(192, 0, 2, 1).into(), 24).expect("root of the namespace");
+    let client = inside(&guest, "192.0.2.255:9".parse().expect("an address"));
+    client.send(b"everybody?").expect("a route");
+    let error = client.recv(&mut [0; 9]).expect_err("it is forbidden");
+    assert_eq!(error.kind(), ErrorKind::HostUnreachable);
 }
 
 fn datagrams() {
