@@ -123,6 +123,10 @@ pub(crate) const FLOWS_MAX: usize = 1_024;
 /// than two minutes).
 pub(crate) const IDLE: Duration = Duration::from_secs(120);
 
+/// The same for questions to DNS servers (RFC 4787, 4.3, REQ-5 a), each of which has a flow of its own: as all flows are a
+/// thousand, ten questions a second would soon find none. As slirp has it.
+const QUESTION_IDLE: Duration = Duration::from_secs(10);
+
 // One thread for all: what a packet wakes is done where it was received.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -529,6 +533,7 @@ async fn relay_answers(
     (from, to): (SocketAddr, SocketAddr),
     idle: Duration,
 ) {
+    let idle = if from.port() == DOMAIN { idle.min(QUESTION_IDLE) } else { idle };
     let mut bytes = vec![0; 2 * BUFFER_BYTES];
     loop {
         let first_len = match timeout(idle, flow.outer.recv(&mut bytes)).await {

@@ -36,6 +36,7 @@ const TESTS: &[kernel::Test] = &[
     ("datagrams_reach_the_outside_and_its_answers_come_back", datagrams),
     ("no_more_flows_of_datagrams_than_may_be", bounded),
     ("a_flow_of_datagrams_that_is_idle_is_forgotten", forgotten),
+    ("a_question_for_a_name_is_forgotten_earlier", forgotten_question),
     ("virtual_machines_are_leased_addresses_and_reach_the_outside", machines),
     ("a_virtual_machine_that_comes_back_finds_the_same_router", same_router),
     ("virtual_machines_ask_the_name_server_of_the_outside", names),
@@ -293,6 +294,21 @@ fn forgotten() {
             assert_eq!(&bytes[..len], b"second");
             return;
         }
+        assert!(began.elapsed() < PATIENCE, "the first is not forgotten");
+    }
+}
+
+/// RFC 4787, 4.3 (REQ-5 a): a well-known port's flows may have a time of their own.
+fn forgotten_question() {
+    let guest = guest(1, IDLE);
+    let outside = std::net::UdpSocket::bind((OUTSIDE[0], 53)).expect("nobody has it here");
+    let at = outside.local_addr().expect("bound");
+    outside.set_read_timeout(Some(Duration::from_millis(100))).expect("not zero");
+    let (first, second) = (inside(&guest, at), inside(&guest, at));
+    first.send(b"first").expect("a route");
+    let (mut bytes, began) = ([0; 9], Instant::now());
+    while !matches!(outside.recv(&mut bytes), Ok(6)) {
+        second.send(b"second").expect("a route");
         assert!(began.elapsed() < PATIENCE, "the first is not forgotten");
     }
 }
