@@ -186,12 +186,13 @@ impl Shard {
         }
     }
 
-    /// Sees to the connections of addresses that are gone.
+    /// Sees to the connections of addresses that are gone. One that is had again by the end of the call is not.
     #[inline]
     pub(crate) fn leave_addresses(&mut self, now: Instant) {
-        if !self.network.left_addresses.is_empty() {
-            let left = core::mem::take(&mut self.network.left_addresses);
-            left.into_iter().for_each(|(id, address)| self.leave_address(now, id, address));
+        while let Some((id, address)) = self.network.left_addresses.pop() {
+            if !self.network.interfaces[id].is_ours(address) {
+                self.leave_address(now, id, address);
+            }
         }
     }
 

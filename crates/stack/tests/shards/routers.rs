@@ -3,7 +3,7 @@
 
 use crate::harness::craft::{self, STRANGER};
 use crate::harness::{self, Net, station};
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use counters::DropReason;
 use device::TransmitMode;
 use ip::router::{IdentifierKey, RouterConfig, stable_address};
@@ -17,6 +17,7 @@ use wire::{EthernetRepr, HardwareAddress, Ipv6View, NdpEnvelope, NdpRepr};
 pub(crate) const KEY: IdentifierKey = IdentifierKey([9; 16]);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0);
+const OTHER_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0);
 
 /// Of a host that listens to routers.
 pub(crate) fn listening() -> AddressingConfig {
@@ -242,6 +243,42 @@ fn a_formed_address_is_deprecated_then_goes_with_its_connections() {
     assert_eq!(state(&net, formed(PREFIX)), None);
     let error = net.hosts[0].shard.tcp_status(socket).expect("not closed").error;
     assert_eq!(error, Some(SocketError::AddressRemoved));
+}
+
+/// An advertisement that names another prefix first may find that one over, and then form its address anew.
+#[test]
+fn connections_stay_with_an_address_that_is_had_again_at_once() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let config = AddressingConfig { ipv6: ClaimPolicy::Trust, ..listening() };
+    net.hosts[0].shard.start_addressing(now, id, config);
+    hear(&mut net, router(1), advertisement(100, 100));
+    net.run(Duration::from_secs(99));
+    let own = SocketAddr::new(formed(PREFIX), 0);
+    let far: SocketAddr = "[2001:db8:99::1]:80".parse().expect("an address");
+    let near = SocketAddrV6::new(router(1), 80, 0, id.scope_id()).into();
+    let now = net.now;
+    let shard = &mut net.hosts[0].shard;
+    let sockets = [far, near].map(|to| shard.tcp_connect(now, Some(own), to).expect("a route"));
+    while shard.poll_address_event().is_some() {}
+    net.now += Duration::from_secs(2);
+    let mut message = advertisement(100, 100);
+    let other = PrefixInformation { prefix: OTHER_PREFIX, ..message.prefixes[0] };
+    message.prefixes.insert(0, other);
+    hear(&mut net, router(1), message);
+    let shard = &mut net.hosts[0].shard;
+    let events = core::iter::from_fn(|| shard.poll_address_event());
+    let [mut removed, mut assigned] = [0, 0];
+    for event in events {
+        match event {
+            AddressEvent::Removed(_, cidr) if cidr.address() == own.ip() => removed += 1,
+            AddressEvent::Assigned(_, cidr) if cidr.address() == own.ip() => assigned += 1,
+            _ => {}
+        }
+    }
+    assert_eq!((removed, assigned), (1, 1));
+    let errors = sockets.map(|it| shard.tcp_status(it).expect("not closed").error);
+    assert_eq!(errors, [None, None]);
 }
 
 /// RFC 4861, 6.3.5: "whenever the Lifetime of an entry in the Default Router List expires [...] the
