@@ -503,10 +503,8 @@ impl Shard {
             return Err(SocketError::AddressRemoved);
         }
         let remote = flow.remote.ip();
-        let next_hop = self
-            .network
-            .way_back(pending.interface, remote)
-            .map_err(|_| SocketError::NoRoute(remote))?;
+        let way_back = self.network.way_back(pending.interface, remote);
+        let next_hop = way_back.map_err(|_| SocketError::NoRoute(remote))?;
         let config = Arc::clone(&self.config);
         let parameters = self.parameters(now, pending.interface, flow, config);
         let connection = pending.kept.accept(now, parameters);

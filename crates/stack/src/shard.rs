@@ -153,24 +153,25 @@ impl Shard {
     /// its family, or there are [`INTERFACES_MAX`](crate::INTERFACES_MAX) interfaces, and for an address as [`Shard::add_address`].
     pub fn add_interface(&mut self, config: InterfaceConfig) -> Result<InterfaceId, SocketError> {
         check_fixed(&config.addresses)?;
-        let id = self.network.interfaces.next_id()?;
+        let network = &mut self.network;
+        let id = network.interfaces.next_id()?;
         let everywhere = |gateway: &IpAddr| match gateway {
             IpAddr::V4(_) => Cidr::ANY_IPV4,
             IpAddr::V6(_) => Cidr::ANY_IPV6,
         };
-        self.network.check_gateways(&config)?;
+        network.check_gateways(&config)?;
         let number = id.number();
         for cidr in &config.addresses {
-            self.network.routes.insert(Route::new(*cidr, None, number, RouteOrigin::Link));
+            network.routes.insert(Route::new(*cidr, None, number, RouteOrigin::Link));
         }
         for gateway in &config.gateways {
             let (everywhere, origin) = (everywhere(gateway), RouteOrigin::Program);
-            self.network.routes.insert(Route::new(everywhere, Some(*gateway), number, origin));
+            network.routes.insert(Route::new(everywhere, Some(*gateway), number, origin));
         }
-        let seed = self.network.seed.wrapping_add(u64::from(id.number()));
-        self.network.interfaces.put(Interface::new(config, id, seed));
-        self.network.checked_addresses = None;
-        self.network.negotiate(id);
+        let seed = network.seed.wrapping_add(u64::from(id.number()));
+        network.interfaces.put(Interface::new(config, id, seed));
+        network.checked_addresses = None;
+        network.negotiate(id);
         Ok(id)
     }
 

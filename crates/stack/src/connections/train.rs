@@ -55,7 +55,7 @@ struct Train {
 impl Train {
     /// Begins a train with the segment that connection `socket` took just now, where the frame behind
     /// it may follow.
-    pub(crate) fn begin(&mut self, incoming: &Incoming<'_>, header: &TcpHeader, socket: u32) {
+    fn begin(&mut self, incoming: &Incoming<'_>, header: &TcpHeader, socket: u32) {
         let bytes = incoming.batch.bytes(incoming.index);
         let payload = incoming.transport + header_len(incoming);
         let expected = header.sequence + (incoming.end - payload) as u32;

@@ -116,6 +116,11 @@ impl Sockets {
             && socket.local.port() == local.port()
             && socket.hears(source)
     }
+
+    /// The prefix of a forwarder.
+    pub(crate) fn udp_prefix(&mut self, id: SocketId) -> Result<Cidr, SocketError> {
+        self.udp_socket(id)?.prefix.ok_or(BadArgument::NoForwarder.into())
+    }
 }
 
 impl Shard {
@@ -368,21 +373,18 @@ impl Shard {
     /// # Errors
     /// There is no such socket.
     pub fn datagram_plan(&mut self, id: SocketId) -> Result<DatagramPlan, SocketError> {
+        let network = &self.network;
         let index = self.sockets.index(id)?;
         let (is_ipv4, header_len, needs_sums) = match self.sockets.udp(index) {
             Some(socket) => {
-                (socket.own_end().is_ipv4(), UdpRepr::LEN, self.network.datagrams_need_sums())
+                (socket.own_end().is_ipv4(), UdpRepr::LEN, network.datagrams_need_sums())
             }
             None => self.sockets.raw(index).ok_or(SocketError::InvalidSocket)?.plan(),
         };
         let header_len = header_len + if is_ipv4 { Ipv4Repr::LEN } else { Ipv6Repr::LEN };
-        let mtus = self
-            .network
-            .interfaces
-            .iter()
-            .filter(|it| !it.is_removed)
-            .map(|it| it.mtu_bytes(is_ipv4));
-        let packet_len_bytes = mtus.min().unwrap_or(0).saturating_sub(header_len);
+        let present = network.interfaces.iter().filter(|it| !it.is_removed);
+        let mtu_bytes = present.map(|it| it.mtu_bytes(is_ipv4)).min().unwrap_or(0);
+        let packet_len_bytes = mtu_bytes.saturating_sub(header_len);
         Ok(DatagramPlan { packet_len_bytes, needs_sums })
     }
 
@@ -605,13 +607,6 @@ impl Shard {
         while let Some(index) = self.network.interfaces[id].blocked.pop() {
             self.sockets.notify(index, Readiness::WRITABLE);
         }
-    }
-}
-
-impl Sockets {
-    /// The prefix of a forwarder.
-    pub(crate) fn udp_prefix(&mut self, id: SocketId) -> Result<Cidr, SocketError> {
-        self.udp_socket(id)?.prefix.ok_or(BadArgument::NoForwarder.into())
     }
 }
 

@@ -585,7 +585,7 @@ impl NetworkLayer {
 
     /// Whether a connection may leave in batches now: the answer of the network layer at bind and
     /// connect, asked again when routes, interfaces, switches or filters change (seed 000, 4.4.2).
-    pub(crate) fn multidata_for(&self, socket: &TcpSocket) -> Option<MultidataRefusal> {
+    fn multidata_for(&self, socket: &TcpSocket) -> Option<MultidataRefusal> {
         let id = socket.path.interface;
         let refusal = self.interfaces[id].agreement.refusal;
         if refusal.is_some() {

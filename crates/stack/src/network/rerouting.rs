@@ -206,11 +206,12 @@ impl Shard {
             if flow.local.ip() != address {
                 continue;
             }
-            let stays = by != id && self.network.is_own_address(address);
+            let network = &self.network;
+            let stays = by != id && network.is_own_address(address);
             // On another link this would be another host.
-            let may_move = self.network.is_own_address(address) && !is_of_a_link(remote);
-            let found = self.network.route_from(address, remote, None).ok().filter(|_| may_move);
-            let usual = self.network.route(remote).ok().map(|(id, _)| id);
+            let may_move = network.is_own_address(address) && !is_of_a_link(remote);
+            let found = network.route_from(address, remote, None).ok().filter(|_| may_move);
+            let usual = network.route(remote).ok().map(|(id, _)| id);
             let Some(socket) = self.sockets.tcp(index) else { continue };
             match found {
                 _ if stays => {}

@@ -213,10 +213,11 @@ impl Shard {
     /// have a link-local one where it speaks IPv6 on a link with stations. Until then they are fixed and trusted. What is due happens in [`Shard::on_timeout`]. Of several
     /// shards that are one host the first one does all this, and tells the others.
     pub fn start_addressing(&mut self, now: Instant, id: InterfaceId, config: AddressingConfig) {
-        if !self.network.sharing.is_first() {
-            return self.network.follow_addressing(id, config);
+        let network = &mut self.network;
+        if !network.sharing.is_first() {
+            return network.follow_addressing(id, config);
         }
-        let Some(interface) = self.network.interfaces.get_mut(id) else { return };
+        let Some(interface) = network.interfaces.get_mut(id) else { return };
         let (routers, dhcp) = (config.routers.clone(), config.dhcp.clone());
         let addressing = &mut interface.addressing;
         let key = routers.as_ref().map(|routers| routers.key);
@@ -224,18 +225,18 @@ impl Shard {
         addressing.config = config;
         for record in addressing.records.clone() {
             let cidr = record.cidr;
-            self.network.withdraw(id, cidr);
-            let records = &mut self.network.interfaces[id].addressing.records;
+            network.withdraw(id, cidr);
+            let records = &mut network.interfaces[id].addressing.records;
             records.retain(|other| other.cidr != cidr);
             // It was had before, so a host can have it and there is room ([`Shard::add_interface`]).
-            let _ = self.network.claim_address(now, id, cidr, record.origin);
+            let _ = network.claim_address(now, id, cidr, record.origin);
         }
-        self.network.form_link_local(now, id);
+        network.form_link_local(now, id);
         if let Some(routers) = routers {
-            self.network.start_autoconfiguration(now, id, routers);
+            network.start_autoconfiguration(now, id, routers);
         }
         if let Some(dhcp) = dhcp {
-            self.network.start_leasing(now, id, dhcp);
+            network.start_leasing(now, id, dhcp);
         }
         self.leave_addresses(now);
     }
