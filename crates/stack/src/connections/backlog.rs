@@ -1,4 +1,4 @@
-//! Listeners: connections that peers ask for, and those that wait to be accepted.
+//! Listeners: connections that peers ask for (`handshakes.rs` keeps them), and those that wait to be accepted.
 //!
 //! ```text
 //!   SYN --> half-open (its SYN) --ACK--> connection in the accept queue --> tcp_accept

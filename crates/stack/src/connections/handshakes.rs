@@ -46,7 +46,7 @@ impl Waiting {
     }
 }
 
-/// All of a shard.
+/// The handshakes of a shard.
 pub(crate) struct Handshakes {
     pub(crate) half_open: FlowTable<Waiting>,
     pub(crate) syn_cookies: SynCookies,

@@ -1,5 +1,6 @@
 //! Connections in TIME-WAIT whose application is gone: a bounded table of small entries, beside the
-//! sockets and not counted among them. Where it is full, the oldest makes room, and is counted.
+//! sockets and not counted among them. Where it is full, the oldest makes room, and is counted. Those that have more to
+//! finish stay sockets (*orphans*); here they are only counted.
 //!
 //! ACKs from here have no options in the IPv4 header, though the connection's packets had some (IP_OPTIONS).
 //! Linux sends none of the socket's from there either: it turns round those of the segment that it answers (a

@@ -2,8 +2,8 @@
 //!
 //! The larger half of a host's duties is of no socket: which way leads where, what may be a source, what is said to
 //! neighbours and routers, what interfaces negotiate with their devices, which fragments belong together, what a filter
-//! lets pass. They are methods of [`NetworkLayer`], in the files of these duties, and see nothing of a connection; what
-//! concerns sockets as well is [`Shard`](crate::Shard)'s, in the same files.
+//! lets pass. They are methods of [`NetworkLayer`], in the files of these duties, and reach no socket: the few that judge
+//! one are shown it. What concerns sockets as well is [`Shard`](crate::Shard)'s, in the same files.
 //!
 //! * `interfaces.rs` is how interfaces are named; `interface.rs` is one of them.
 //! * `addressing/` is the life of their own addresses, `endpoint.rs` what the ends of flows are called.
