@@ -31,7 +31,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 /// A net whose first host guards its addresses as `policy` says, everything sent so far forgotten.
-fn net(policy: ClaimPolicy) -> Net {
+pub(crate) fn net(policy: ClaimPolicy) -> Net {
     let mut net = Net::new(TransmitMode::Multidata, true);
     let id = net.hosts[0].interface;
     net.hosts[0].shard.start_addressing(net.now, id, guarded(policy, policy));
@@ -86,7 +86,7 @@ fn ndps(net: &Net, from: usize) -> Vec<(Ipv6Addr, Ipv6Addr, NdpRepr)> {
     parsed.collect()
 }
 
-fn arp(operation: ArpOperation, sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+pub(crate) fn arp(operation: ArpOperation, sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
     let other = HardwareAddress([2, 0, 0, 0, 0, 99]);
     let mut frame = vec![0; EthernetRepr::LEN + ArpRepr::LEN];
     EthernetRepr {

@@ -2,11 +2,15 @@
 //! trains and one that takes each segment alone, say the same to the last bit, whatever happens to
 //! the frames between them.
 
-use crate::harness::{Net, data};
+use crate::addresses;
+use crate::harness::{Fate, Net, data};
+use core::net::Ipv4Addr;
+use counters::DropReason;
 use device::TransmitMode;
 use proptest::prelude::*;
-use stack::SocketId;
+use stack::{ClaimPolicy, SocketError, SocketId};
 use time::Duration;
+use wire::ArpOperation;
 
 /// What happens to a frame on its way.
 #[derive(Clone, Copy, Debug)]
@@ -228,4 +232,33 @@ fn most_segments_of_a_stream_follow_another() {
         let segments = counters.tcp.segments_received;
         assert!(2 * followed > segments, "{followed} of {segments} segments followed another");
     }
+}
+
+/// Connections hear of it at the end of the batch: until then the address is what stands in their way.
+#[test]
+fn what_follows_the_loss_of_its_address_in_one_batch_is_for_nobody() {
+    let mut net = addresses::net(ClaimPolicy::Probe);
+    let (client, server) = net.connect(false);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.on_link_changed(now, id);
+    let is_data = |from: usize, frame: &[u8]| from == 1 && frame.len() > 500;
+    net.fate = Box::new(move |from, frame| match is_data(from, frame) {
+        true => Fate::Lose,
+        false => Fate::Deliver,
+    });
+    net.wire.clear();
+    net.write(1, server, &data(2_000));
+    net.run(Duration::from_millis(1));
+    let sent = net.wire.iter().filter(|(from, frame)| is_data(*from, frame));
+    let mut frames: Vec<_> = sent.map(|(_, frame)| frame.clone()).collect();
+    assert_eq!(frames.len(), 2);
+    let (own, nobody) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::UNSPECIFIED);
+    frames.insert(1, addresses::arp(ArpOperation::Reply, own, nobody));
+    net.inject(0, frames);
+    let shard = &mut net.hosts[0].shard;
+    assert_eq!(shard.drop_count(DropReason::NotOurAddress), 1);
+    assert!((1..2_000).contains(&shard.counters().tcp.bytes_received), "what came before");
+    let status = shard.tcp_status(client).expect("not closed");
+    assert_eq!(status.error, Some(SocketError::AddressRemoved));
+    assert!(shard.poll_event().is_some_and(|event| event.socket == client));
 }
