@@ -1,6 +1,6 @@
 //! A TUN interface whose every TCP connection, datagram and ping goes on over the kernel's sockets, as tun2socks and
-//! the networks of virtual machines do it: `cargo run -p multidata-tokio --example forwarder [NAME]`. Pings do where
-//! the system lets this user send some (`sysctl net.ipv4.ping_group_range`), and are not answered where it does not.
+//! the networks of virtual machines do it: `cargo run -p multidata-tokio --example forwarder [--host-loopback] [NAME]`. Pings do
+//! where the system lets this user send some (`sysctl net.ipv4.ping_group_range`), and are not answered where it does not.
 //!
 //! The interface is opened here and moved to a namespace, which has no other way out:
 //!
@@ -31,8 +31,9 @@
 //! QEMU has had `-netdev stream` since 7.2. With `,reconnect-ms=1000` behind the path (9.2; `,reconnect=1` since 8.0) it calls
 //! before there is a forwarder, and again where that was started anew; the machine goes on, its connections do not.
 //!
-//! At 10.0.2.2 and 10.0.2.3 there is nothing but that: unlike slirp the forwarder does not offer what listens on this host's
-//! loopback addresses, which is often for nobody else. This host's other addresses lead to it, as to any host.
+//! At 10.0.2.2 and 10.0.2.3 there is nothing but that. With `--host-loopback` the router's address, also fe80::2, leads to what
+//! listens on this host's loopback addresses, as slirp's does; it is not offered unasked, as that is often for nobody else.
+//! This host's other addresses lead to it, as to any host.
 //!
 //! For IPv6 the forwarder speaks as a router (RFC 4861), of which a machine has an address (RFC 4862), the same DNS server
 //! (RFC 8106), and the MTU. It has a way out by it only while this host has one (told within some ten seconds), since a
@@ -79,7 +80,7 @@ const GATEWAY_HARDWARE: HardwareAddress = HardwareAddress([0x52, 0x55, 10, 0, 2,
 
 /// The same by IPv6. The number of the network was drawn once (RFC 4193, 3.2.1), and means nothing beyond the forwarder, as
 /// that of the other one. The router has a fixed address: a machine remembers it for longer than a forwarder may run.
-const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
 pub(crate) const PREFIX_V6: Ipv6Addr = Ipv6Addr::new(0xfd56, 0xe3ef, 0x03c6, 0, 0, 0, 0, 0);
 pub(crate) const NAME_SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd56, 0xe3ef, 0x03c6, 0, 0, 0, 0, 3);
 const PREFIX_LEN_V6: u8 = 64;
@@ -115,15 +116,26 @@ const KEEPALIVE: Duration = Duration::from_secs(600);
 const PINGS_MAX: usize = 64;
 const PING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Flows of datagrams at once, of each IP version; those of others are dropped. A flow is a sender and where it
-/// sends to, and has a socket.
-pub(crate) const FLOWS_MAX: usize = 1_024;
+/// What a relay lets those inside do.
+#[derive(Clone, Copy)]
+pub(crate) struct Policy {
+    /// Flows of datagrams at once, of each IP version; those of others are dropped. A flow is a sender and where it
+    /// sends to, and has a socket.
+    pub(crate) flows_max: usize,
+    /// A flow in which nothing moves for so long, or at most for twice as long, is forgotten.
+    pub(crate) idle: Duration,
+    /// The router's address leads to what listens on this host's loopback addresses.
+    pub(crate) host_loopback: bool,
+}
 
-/// A flow in which nothing moves for so long, or at most for twice as long, is forgotten (RFC 4787, 4.3: not less
-/// than two minutes).
-pub(crate) const IDLE: Duration = Duration::from_secs(120);
+impl Default for Policy {
+    fn default() -> Self {
+        // RFC 4787, 4.3: not less than two minutes.
+        Self { flows_max: 1_024, idle: Duration::from_secs(120), host_loopback: false }
+    }
+}
 
-/// The same for questions to DNS servers (RFC 4787, 4.3, REQ-5 a), each of which has a flow of its own: as all flows are a
+/// The same as [`Policy::idle`] for questions to DNS servers (RFC 4787, 4.3, REQ-5 a), each of which has a flow of its own: as all flows are a
 /// thousand, ten questions a second would soon find none. As slirp has it.
 const QUESTION_IDLE: Duration = Duration::from_secs(10);
 
@@ -140,21 +152,39 @@ async fn main() -> ExitCode {
 async fn forward() -> Result<(), Box<dyn Error>> {
     // Each connection and each flow has one.
     linux::descriptors::raise();
-    let name = std::env::args_os().nth(1).unwrap_or_else(|| "tun0".into());
-    let name = name.into_string().map_err(|name| format!("{}: not UTF-8", name.display()))?;
+    let (name, policy) = arguments()?;
     if name.contains('/') {
-        return serve_machines(&name, LEASED).await;
+        return serve_machines(&name, LEASED, policy).await;
     }
     let config = TapConfig { name: Some(name), kind: TapKind::Tun, ..TapConfig::default() };
     let mut tun = TapDevice::open(&config)?;
     println!("{}", tun.negotiated());
-    relay(tun.queue(0)?, Arc::new(Leases::new(LEASED)), FLOWS_MAX, IDLE).await
+    relay(tun.queue(0)?, Arc::new(Leases::new(LEASED)), policy).await
+}
+
+/// The interface or the path, and what is allowed.
+fn arguments() -> Result<(String, Policy), String> {
+    let (mut name, mut policy) = (None, Policy::default());
+    for argument in std::env::args_os().skip(1) {
+        let argument =
+            argument.into_string().map_err(|it| format!("{}: not UTF-8", it.display()))?;
+        match argument.as_str() {
+            "--host-loopback" => policy.host_loopback = true,
+            other if other.starts_with('-') => {
+                return Err(format!("{other}: the only option is --host-loopback"));
+            }
+            other if name.is_some() => return Err(format!("{other}: a second name")),
+            _ => name = Some(argument),
+        }
+    }
+    Ok((name.unwrap_or_else(|| "tun0".into()), policy))
 }
 
 /// Relays for the virtual machines that call at a Unix socket.
 pub(crate) async fn serve_machines(
     path: &str,
     leased: RangeInclusive<Ipv4Addr>,
+    policy: Policy,
 ) -> Result<(), Box<dyn Error>> {
     // An earlier run may have left its own; whatever else is there stays, and the name is taken.
     if std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket()) {
@@ -173,7 +203,7 @@ pub(crate) async fn serve_machines(
         };
         let leases = Arc::clone(&leases);
         tokio::spawn(async move {
-            if let Err(gone) = serve_machine(socket, leases).await {
+            if let Err(gone) = serve_machine(socket, leases, policy).await {
                 println!("{gone}");
             }
         });
@@ -181,12 +211,16 @@ pub(crate) async fn serve_machines(
 }
 
 /// Relays for one, until it goes.
-async fn serve_machine(socket: UnixStream, leases: Arc<Leases>) -> Result<(), Box<dyn Error>> {
+async fn serve_machine(
+    socket: UnixStream,
+    leases: Arc<Leases>,
+    policy: Policy,
+) -> Result<(), Box<dyn Error>> {
     let config =
         StreamConfig { hardware_address: Some(GATEWAY_HARDWARE), ..StreamConfig::default() };
     let mut device = StreamDevice::over(socket.into_std()?, &config)?;
     println!("{}", device.negotiated());
-    relay(device.queue(0)?, leases, FLOWS_MAX, IDLE).await
+    relay(device.queue(0)?, leases, policy).await
 }
 
 /// The addresses of all machines.
@@ -243,8 +277,7 @@ impl Drop for Link {
 pub(crate) async fn relay(
     queue: impl Queue + 'static,
     leases: Arc<Leases>,
-    flows_max: usize,
-    idle: Duration,
+    policy: Policy,
 ) -> Result<(), Box<dyn Error>> {
     let own = |address: Ipv4Addr| Cidr::new(address.into(), PREFIX_LEN).ok_or("no network");
     let own_v6 = |address: Ipv6Addr| Cidr::new(address.into(), PREFIX_LEN_V6).ok_or("no network");
@@ -275,9 +308,9 @@ pub(crate) async fn relay(
     relays.spawn(lease_addresses(asked, Link::new(leases)));
     relays.spawn(advertise(stack.clone()));
     for (connections, datagrams, pings) in forwarders {
-        relays.spawn(relay_connections(connections));
+        relays.spawn(relay_connections(connections, policy));
         relays.spawn(relay_pings(Arc::new(pings)));
-        relays.spawn(relay_datagrams(Arc::new(datagrams), flows_max, idle));
+        relays.spawn(relay_datagrams(Arc::new(datagrams), policy));
     }
     while let Some(ended) = relays.join_next().await {
         ended??;
@@ -345,8 +378,12 @@ const DOMAIN: u16 = 53;
 
 /// Where the outside has what is called `to` inside. What is the forwarder's own inside may be anybody's outside, and a scope
 /// (RFC 4007) that of another interface: nobody listens there.
-fn outside_of(to: SocketAddr) -> io::Result<SocketAddr> {
+fn outside_of(to: SocketAddr, policy: Policy) -> io::Result<SocketAddr> {
     match to.ip() {
+        IpAddr::V4(GATEWAY) if policy.host_loopback => Ok((Ipv4Addr::LOCALHOST, to.port()).into()),
+        IpAddr::V6(GATEWAY_V6) if policy.host_loopback => {
+            Ok((Ipv6Addr::LOCALHOST, to.port()).into())
+        }
         IpAddr::V4(NAME_SERVER) | IpAddr::V6(NAME_SERVER_V6) if to.port() == DOMAIN => {
             Ok((name_server(), DOMAIN).into())
         }
@@ -368,12 +405,12 @@ pub(crate) fn name_server() -> IpAddr {
     named.next().unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
-async fn relay_connections(forwarder: TcpForwarder) -> io::Result<()> {
+async fn relay_connections(forwarder: TcpForwarder, policy: Policy) -> io::Result<()> {
     loop {
         let pending = forwarder.next().await?;
         tokio::spawn(async move {
             let about = format!("{} to {}", pending.peer(), pending.destination());
-            match relay_connection(pending).await {
+            match relay_connection(pending, policy).await {
                 Ok((up, down)) => println!("{about}: {up} bytes up, {down} down"),
                 Err(error) => println!("{about}: {error}"),
             }
@@ -382,8 +419,8 @@ async fn relay_connections(forwarder: TcpForwarder) -> io::Result<()> {
 }
 
 /// Dials the outside first, so that what it says is what the peer hears; then carries both directions.
-async fn relay_connection(pending: PendingConnection) -> io::Result<(u64, u64)> {
-    let mut outer = match dial(pending.destination()).await {
+async fn relay_connection(pending: PendingConnection, policy: Policy) -> io::Result<(u64, u64)> {
+    let mut outer = match dial(pending.destination(), policy).await {
         Ok(outer) => outer,
         Err(error) => {
             match (error.kind(), icmp_error(&error)) {
@@ -410,8 +447,8 @@ async fn relay_connection(pending: PendingConnection) -> io::Result<(u64, u64)> 
     copied
 }
 
-async fn dial(to: SocketAddr) -> io::Result<tokio::net::TcpStream> {
-    tokio::net::TcpStream::connect(outside_of(to)?).await
+async fn dial(to: SocketAddr, policy: Policy) -> io::Result<tokio::net::TcpStream> {
+    tokio::net::TcpStream::connect(outside_of(to, policy)?).await
 }
 
 /// Carries what comes from inside on from the blocks that it was received in. Those are for what the stack receives: it
@@ -455,19 +492,15 @@ struct Flow {
     has_sent: AtomicBool,
 }
 
-async fn open_flow(to: SocketAddr) -> io::Result<Arc<Flow>> {
-    let to = outside_of(to)?;
+async fn open_flow(to: SocketAddr, policy: Policy) -> io::Result<Arc<Flow>> {
+    let to = outside_of(to, policy)?;
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let outer = UdpSocket::bind(any).await?;
     outer.connect(to).await?;
     Ok(Arc::new(Flow { outer, has_sent: AtomicBool::new(false) }))
 }
 
-async fn relay_datagrams(
-    forwarder: Arc<UdpForwarder>,
-    flows_max: usize,
-    idle: Duration,
-) -> io::Result<()> {
+async fn relay_datagrams(forwarder: Arc<UdpForwarder>, policy: Policy) -> io::Result<()> {
     let mut flows = HashMap::<(SocketAddr, SocketAddr), Weak<Flow>>::new();
     let mut bytes = vec![0; BUFFER_BYTES];
     loop {
@@ -475,13 +508,13 @@ async fn relay_datagrams(
         let flow = match flows.get(&(sender, to)).and_then(Weak::upgrade) {
             Some(flow) => flow,
             None => {
-                if flows.len() >= flows_max {
+                if flows.len() >= policy.flows_max {
                     flows.retain(|_, flow| flow.strong_count() > 0);
                 }
-                if flows.len() >= flows_max {
+                if flows.len() >= policy.flows_max {
                     continue;
                 }
-                let flow = match open_flow(to).await {
+                let flow = match open_flow(to, policy).await {
                     Ok(flow) => flow,
                     Err(error) => {
                         refuse(&forwarder, &bytes[..len], (sender, to), &error);
@@ -490,7 +523,7 @@ async fn relay_datagrams(
                 };
                 flows.insert((sender, to), Arc::downgrade(&flow));
                 let (forwarder, answers) = (Arc::clone(&forwarder), Arc::clone(&flow));
-                tokio::spawn(relay_answers(forwarder, answers, (to, sender), idle));
+                tokio::spawn(relay_answers(forwarder, answers, (to, sender), policy.idle));
                 flow
             }
         };

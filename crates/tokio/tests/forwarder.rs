@@ -8,7 +8,7 @@ mod forwarder;
 mod kernel;
 
 use forwarder::{
-    ABROAD, FLOWS_MAX, GATEWAY, IDLE, LEASED, Leases, NAME_SERVER, NAME_SERVER_V6, PREFIX_V6,
+    ABROAD, GATEWAY, GATEWAY_V6, LEASED, Leases, NAME_SERVER, NAME_SERVER_V6, PREFIX_V6, Policy,
     name_server, relay, serve_machines,
 };
 use linux::{Interface, StreamConfig, StreamDevice};
@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 const TESTS: &[kernel::Test] = &[
     ("connections_reach_the_outside_and_are_refused_as_it_refuses", connections),
     ("nothing_listens_at_the_relay_s_own_addresses", own_addresses),
+    ("the_router_s_address_is_this_host_s_loopback_where_that_is_allowed", host_loopback),
     ("a_reset_is_a_reset_at_the_other_side", resets),
     (PINGS, pings),
     ("datagrams_that_the_outside_refuses_are_refused_inside", refused),
@@ -70,13 +71,13 @@ fn main() -> ExitCode {
 }
 
 /// A guest whose every way leads through a relay, which goes when the guest does.
-fn guest(flows_max: usize, idle: Duration) -> Stack {
+fn guest(policy: Policy) -> Stack {
     let end = WireEnd::plain(Medium::Ip);
     let (queue, relayed) = wire(WireConfig::new(end, end));
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let relay = relay(relayed, Arc::new(Leases::new(LEASED)), flows_max, idle);
+        let relay = relay(relayed, Arc::new(Leases::new(LEASED)), policy);
         runtime.block_on(relay).expect_err("until the wire is gone");
     });
     let interface = InterfaceConfig::new("10.0.2.100/24".parse().expect("a network"))
@@ -106,7 +107,7 @@ fn inside(guest: &Stack, to: SocketAddr) -> UdpSocket {
 }
 
 fn connections() {
-    let guest = guest(FLOWS_MAX, IDLE);
+    let guest = guest(Policy::default());
     for address in OUTSIDE {
         let listener = TcpListener::bind((address, 0)).expect("a free port");
         let at = listener.local_addr().expect("bound");
@@ -137,7 +138,7 @@ fn connections() {
 }
 
 fn own_addresses() {
-    let guest = guest(FLOWS_MAX, IDLE);
+    let guest = guest(Policy::default());
     // The outside has hosts of these addresses as well, which are not meant.
     let system = Interface::named("lo").expect("it is there");
     for address in [GATEWAY, NAME_SERVER] {
@@ -161,8 +162,25 @@ fn own_addresses() {
     }
 }
 
+fn host_loopback() {
+    let guest = guest(Policy { host_loopback: true, ..Policy::default() });
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let (_held, _) =
+        (TcpStream::connect(&guest, (GATEWAY, port)).expect("it listens"), listener.accept());
+    let refused =
+        TcpStream::connect(&guest, (NAME_SERVER, port)).expect_err("that is not the router");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let (datagrams, at) = outside(Ipv4Addr::LOCALHOST.into());
+    inside(&guest, (GATEWAY, at.port()).into()).send(b"hello").expect("a route");
+    assert_eq!(datagrams.recv(&mut [0; 9]).expect("it is relayed"), 5);
+    let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    TcpStream::connect(&guest, (GATEWAY_V6, port)).expect("it listens");
+}
+
 fn resets() {
-    let guest = guest(FLOWS_MAX, IDLE);
+    let guest = guest(Policy::default());
     let listener = TcpListener::bind((OUTSIDE[0], 0)).expect("a free port");
     let at = listener.local_addr().expect("bound");
     for is_outside in [true, false] {
@@ -198,7 +216,7 @@ fn pings() {
     if let Err(why) = std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0") {
         return kernel::cannot_run(PINGS, &format!("ping_group_range: {why}"));
     }
-    let guest = guest(FLOWS_MAX, IDLE);
+    let guest = guest(Policy::default());
     let socket = RawSocket::bind_echo(&guest, 0).expect("free");
     socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
     for (to, sequence) in OUTSIDE.into_iter().zip(7..) {
@@ -213,7 +231,7 @@ fn pings() {
 }
 
 fn refused() {
-    let guest = guest(FLOWS_MAX, IDLE);
+    let guest = guest(Policy::default());
     for address in OUTSIDE {
         // Nobody has the port any more.
         let (_, at) = outside(address);
@@ -232,7 +250,7 @@ fn refused() {
 }
 
 fn datagrams() {
-    let guest = guest(FLOWS_MAX, IDLE);
+    let guest = guest(Policy::default());
     for address in OUTSIDE {
         let (outside, at) = outside(address);
         std::thread::spawn(move || {
@@ -256,7 +274,7 @@ fn datagrams() {
 }
 
 fn bounded() {
-    let guest = guest(2, IDLE);
+    let guest = guest(Policy { flows_max: 2, ..Policy::default() });
     let (outside, at) = outside(OUTSIDE[0]);
     let clients: Vec<_> = (0..3).map(|_| inside(&guest, at)).collect();
     let mut senders = Vec::new();
@@ -278,7 +296,8 @@ fn bounded() {
 }
 
 fn forgotten() {
-    let guest = guest(1, Duration::from_millis(20));
+    let guest =
+        guest(Policy { flows_max: 1, idle: Duration::from_millis(20), ..Policy::default() });
     let (outside, at) = outside(OUTSIDE[0]);
     let (first, second) = (inside(&guest, at), inside(&guest, at));
     first.send(b"first").expect("a route");
@@ -300,7 +319,7 @@ fn forgotten() {
 
 /// RFC 4787, 4.3 (REQ-5 a): a well-known port's flows may have a time of their own.
 fn forgotten_question() {
-    let guest = guest(1, IDLE);
+    let guest = guest(Policy { flows_max: 1, ..Policy::default() });
     let outside = std::net::UdpSocket::bind((OUTSIDE[0], 53)).expect("nobody has it here");
     let at = outside.local_addr().expect("bound");
     outside.set_read_timeout(Some(Duration::from_millis(100))).expect("not zero");
@@ -321,7 +340,8 @@ fn network(name: &str, leased: RangeInclusive<Ipv4Addr>) -> PathBuf {
     let at = path.to_str().expect("UTF-8").to_owned();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let served = runtime.expect("a runtime").block_on(serve_machines(&at, leased));
+        let served =
+            runtime.expect("a runtime").block_on(serve_machines(&at, leased, Policy::default()));
         served.expect("it serves for ever");
     });
     path
