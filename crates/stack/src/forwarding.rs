@@ -571,6 +571,28 @@ impl NetworkLayer {
         interface.is_foreign(incoming.info.destination)
     }
 
+    /// Whether the addresses of a packet are those that were checked last. Of a train of segments the first is looked at;
+    /// nothing but TCP is that uniform.
+    #[inline]
+    pub(crate) fn has_checked(&self, origin: &Origin, info: &PacketInfo) -> bool {
+        let is_same = |(interface, source, destination): &(InterfaceId, IpAddr, IpAddr)| {
+            *interface == origin.interface
+                && *source == info.source
+                && *destination == info.destination
+        };
+        info.protocol == wire::protocol::TCP
+            && !origin.link_multicast
+            && self.checked_addresses.as_ref().is_some_and(is_same)
+    }
+
+    /// Notes that the addresses of a packet were found right.
+    pub(crate) fn note_checked(&mut self, origin: &Origin, info: &PacketInfo) {
+        // Groups come and go, and no connection is with one.
+        let may_last = info.protocol == wire::protocol::TCP && !info.destination.is_multicast();
+        self.checked_addresses =
+            may_last.then_some((origin.interface, info.source, info.destination));
+    }
+
     /// [`check_addresses`] for the interface that a packet came in by. That it accepts the addresses of others
     /// does not open those of our other interfaces to its network (the strong model of RFC 1122, 3.3.4.2).
     #[inline]

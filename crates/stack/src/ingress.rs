@@ -206,24 +206,10 @@ impl Shard {
         network: usize,
         info: &PacketInfo,
     ) -> Result<(), DropReason> {
-        // Of a train of segments the first is looked at; nothing but TCP is that uniform.
-        let is_tcp = info.protocol == protocol::TCP;
-        let is_checked = is_tcp
-            && !origin.link_multicast
-            && self.network.checked_addresses.as_ref().is_some_and(
-                |(interface, source, destination)| {
-                    *interface == origin.interface
-                        && *source == info.source
-                        && *destination == info.destination
-                },
-            );
-        if !is_checked {
+        if !self.network.has_checked(&origin, info) {
             let packet = batch.bytes(index).get(network..).unwrap_or(&[]);
             self.network.check_addresses(&origin, info, info.transport(packet))?;
-            // Groups come and go, and no connection is with one.
-            let is_lasting = is_tcp && !info.destination.is_multicast();
-            let checked = (origin.interface, info.source, info.destination);
-            self.network.checked_addresses = is_lasting.then_some(checked);
+            self.network.note_checked(&origin, info);
         }
         let incoming = Incoming::new(origin, info, batch, index, network)?;
         match incoming.info.protocol {
