@@ -99,7 +99,7 @@ impl MessageKind {
         Self::ALL.iter().find(|(known, _)| *known == number).map(|(_, kind)| *kind)
     }
 
-    fn number(self) -> u8 {
+    pub(crate) fn number(self) -> u8 {
         Self::ALL.iter().find(|(_, kind)| *kind == self).map_or(0, |(number, _)| *number)
     }
 }

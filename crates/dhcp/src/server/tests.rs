@@ -165,6 +165,7 @@ fn each_station_has_an_address_of_its_own_and_gets_it_again() {
     assert_eq!(leased, [15, 16, 17].map(|last| Some(host(last))));
     assert_eq!(bed.lease(station(2)), Some(host(16)), "it was started anew");
     bed.release(station(2), host(16));
+    assert_eq!(bed.server.counters().dhcp_releases, 1);
     bed.now += LEASE * 2;
     assert_eq!(bed.discover(station(4)), Some(host(18)), "what nobody had goes first");
     assert_eq!(bed.lease(station(2)), Some(host(16)), "it came back after its lease");
@@ -179,6 +180,11 @@ fn who_asks_at_once_is_offered_another_address() {
     assert_eq!(offers, [15, 16, 15].map(|last| Some(host(last))));
     assert!(bed.request(station(2), host(16), Some(SERVER)));
     assert!(bed.request(station(1), host(15), Some(SERVER)));
+    assert_eq!(bed.wish(station(3), host(20)), Some(host(20)));
+    bed.now += OFFER / 2;
+    assert_eq!(bed.wish(station(4), host(20)), Some(host(17)));
+    bed.now += OFFER / 2;
+    assert_eq!(bed.wish(station(5), host(20)), Some(host(20)), "nobody took it");
 }
 
 #[test]
@@ -217,6 +223,42 @@ fn who_is_gone_with_its_link_keeps_no_address_from_others() {
     bed.server.on_link_gone(bed.now, 3);
     assert_eq!(bed.lease(station(2)), Some(host(17)), "what was seen there is gone, too");
     assert_eq!(bed.discover(station(5)), None, "the first is still there");
+}
+
+#[test]
+fn a_lease_is_where_its_station_was_heard_last() {
+    let mut bed = Bed::new(1);
+    bed.link = 1;
+    assert_eq!(bed.discover(station(1)), Some(host(15)));
+    bed.server.on_link_gone(bed.now, 1);
+    assert_eq!(bed.wish(station(2), host(15)), Some(host(15)), "the offer went with its link");
+    assert!(bed.request(station(2), host(15), Some(SERVER)));
+    bed.link = 2;
+    let renewal = message(MessageKind::Request, station(2));
+    let renewal = ClientMessage { client_address: host(15), ..renewal };
+    let (_, granted) = bed.say(&renewal).expect("it is answered");
+    assert_eq!(granted.kind, MessageKind::Ack);
+    bed.server.on_link_gone(bed.now, 1);
+    assert_eq!(bed.discover(station(3)), None, "it moved");
+    bed.server.on_link_gone(bed.now, 2);
+    assert_eq!(bed.discover(station(3)), Some(host(15)));
+}
+
+#[test]
+fn what_was_given_back_before_its_link_went_was_given_up_then() {
+    let mut bed = Bed::new(2);
+    for number in [1, 2] {
+        bed.link = number.into();
+        bed.lease(station(number));
+    }
+    for number in [1, 2] {
+        bed.now += Duration::from_secs(1);
+        bed.link = number.into();
+        bed.release(station(number), host(14 + number));
+    }
+    bed.now += Duration::from_secs(1);
+    bed.server.on_link_gone(bed.now, 1);
+    assert_eq!(bed.discover(station(3)), Some(host(15)));
 }
 
 #[test]
@@ -294,7 +336,9 @@ fn what_was_declined_nobody_gets_for_a_while() {
     assert_eq!(bed.lease(station(1)), Some(host(16)));
     assert_eq!(bed.discover(station(2)), None);
     assert!(!bed.request(station(2), host(15), None));
-    bed.now += DECLINED;
+    bed.now += Duration::from_secs(599);
+    assert_eq!(bed.discover(station(2)), None);
+    bed.now += Duration::from_secs(1);
     assert_eq!(bed.lease(station(2)), Some(host(15)));
 }
 
@@ -338,6 +382,7 @@ fn who_has_an_address_from_elsewhere_is_told_the_rest() {
     assert_eq!((told.name_servers, told.mtu_bytes), (vec![host(3)], Some(1_400)));
     let foreign = ClientMessage { client_address: [192, 0, 2, 1].into(), ..inform };
     assert_eq!(bed.say(&foreign), None);
+    assert_eq!(bed.server.counters().dhcp_acks, 1);
     assert_eq!(bed.lease(station(2)), Some(host(15)), "nothing was leased");
 }
 
@@ -362,6 +407,53 @@ fn an_answer_has_the_fields_of_its_question_and_fits_everybody() {
         let read = ServerMessage::parse(&answer).expect("a sound message");
         assert_eq!((read.routers.len(), read.name_servers.len()), (LIST_MAX, LIST_MAX));
     }
+}
+
+/// RFC 2131, table 3, and RFC 6842, 3: "If the 'client identifier' option is set in a message received from a client".
+#[test]
+fn an_answer_repeats_of_its_question_what_is_to_be_repeated_alone() {
+    let mut bed = Bed::new(1);
+    let identifier = distinct_identifier(station(1));
+    let option = [&[61, identifier.len() as u8][..], &identifier].concat();
+    let foreign = Some([192, 0, 2, 1].into());
+    for (kind, requested, is_renewal, answered) in [
+        (MessageKind::Discover, None, false, MessageKind::Offer),
+        (MessageKind::Request, foreign, false, MessageKind::Nak),
+        (MessageKind::Request, None, true, MessageKind::Ack),
+    ] {
+        let client_identifier = Some(identifier.clone());
+        let question = message(kind, station(1));
+        let mut question = ClientMessage { requested, client_identifier, ..question }.emit();
+        // Hops; the client's address, where it counts; the next server's; the names of a server and of a file.
+        question[3] = 9;
+        if is_renewal || kind == MessageKind::Discover {
+            question[12..16].copy_from_slice(&[10, 0, 2, 15]);
+        }
+        question[20..24].fill(7);
+        question[44..236].fill(7);
+        let answer = bed.server.on_message(bed.now, 0, &question).expect("it is answered").payload;
+        assert_eq!(answer[240..243], [53, 1, answered.number()]);
+        assert!(answer.windows(option.len()).any(|window| window == option), "{answered:?}");
+        assert_eq!((answer[3], &answer[20..24], &answer[44..236]), (0, &[0; 4][..], &[0; 192][..]));
+        let client = if is_renewal { [10, 0, 2, 15] } else { [0; 4] };
+        assert_eq!(answer[12..16], client, "{answered:?}");
+    }
+}
+
+/// RFC 2132, 3.5 and 3.8: "the minimum length for this option is 4 octets".
+#[test]
+fn where_there_is_neither_router_nor_name_server_none_is_told() {
+    let lists = ServerConfig {
+        routers: Vec::new(),
+        name_servers: Vec::new(),
+        ..config(host(15)..=host(15))
+    };
+    let question = message(MessageKind::Discover, station(1)).emit();
+    let answer = Server::new(lists).on_message(Instant::ZERO, 0, &question);
+    let answer = answer.expect("it is free").payload;
+    let has_empty =
+        answer[240..].windows(2).any(|pair| [[3, 0], [6, 0]].iter().any(|it| pair == it));
+    assert!(!has_empty, "{:?}", &answer[240..]);
 }
 
 #[test]
