@@ -155,6 +155,7 @@ mod tests {
         advertiser.on_solicitation(asked, &mut jitter);
         let answered = next(&mut advertiser, &mut jitter);
         assert!(answered >= asked && answered - asked <= ANSWER_DELAY_MAX);
+        assert!(advertiser.poll_timeout() - answered >= INTERVAL_MIN, "one answer is enough");
         // A flood for a minute.
         let (mut last, mut count) = (answered, 0);
         for ms in 1..60_000 {
