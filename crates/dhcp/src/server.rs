@@ -109,7 +109,7 @@ struct Place {
     station: Option<HardwareAddress>,
     /// Where its station was when it was offered or granted.
     link: u64,
-    /// It was granted, or is nobody's, and not only offered.
+    /// Until it is free: it was granted, or is nobody's, and not only offered.
     is_bound: bool,
     /// Free from here on.
     until: Instant,
@@ -218,7 +218,7 @@ impl Server {
     /// Nobody is at `link` any more. What was leased there is as if it had been given back.
     pub fn on_link_gone(&mut self, now: Instant, link: u64) {
         let held = self.places.iter_mut().filter(|place| !place.is_free(now) && place.link == link);
-        held.for_each(|place| (place.is_bound, place.until) = (false, now));
+        held.for_each(|place| place.until = now);
     }
 
     /// RFC 2131, 4.3.1: what the client has, what it had, what it asks for, any other, in this order.
@@ -272,7 +272,7 @@ impl Server {
     fn on_release(&mut self, now: Instant, link: u64, message: &ClientMessage) -> Option<Verdict> {
         let released = self.own_place(link, message.station, Some(message.client_address));
         let Some(place) = released else { return self.unanswered() };
-        (place.is_bound, place.until) = (false, now);
+        place.until = now;
         self.counters.dhcp_releases += 1;
         None
     }
@@ -320,12 +320,10 @@ impl Server {
     fn give(&mut self, now: Instant, index: usize, station: HardwareAddress) -> &mut Place {
         if let Some(former) = self.place_of(station).filter(|former| *former != index) {
             let place = &mut self.places[former];
-            (place.station, place.is_bound, place.until) = (None, false, now);
+            (place.station, place.until) = (None, now);
         }
         let place = &mut self.places[index];
-        if place.station != Some(station) {
-            (place.station, place.is_bound) = (Some(station), false);
-        }
+        place.station = Some(station);
         place
     }
 
