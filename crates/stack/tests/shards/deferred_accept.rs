@@ -1,5 +1,6 @@
 //! Listeners that wait for a connection's first data (TCP_DEFER_ACCEPT).
 
+use crate::harness::craft::segment;
 use crate::harness::{Net, address};
 use batch::{Block, Chunk};
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use core::net::SocketAddr;
 use device::TransmitMode;
 use stack::{ListenOptions, SocketError, SocketId};
 use time::Duration;
+use wire::{SeqNumber, TcpFlags, TcpHeader};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -120,4 +122,33 @@ fn who_says_nothing_is_accepted_when_the_time_is_over_however_short_it_is() {
     assert_eq!(net.hosts[1].shard.tcp_accept(listener), Err(SocketError::WouldBlock));
     net.run(Duration::from_millis(60));
     assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
+}
+
+/// RFC 6298, 5.5: what is waited for is a peer that is there; of another the SYN-ACK was lost, and goes again as from any
+/// listener.
+#[test]
+fn a_syn_ack_that_nobody_answered_goes_again_while_there_is_time() {
+    let sent = |defer_accept, silence| {
+        let mut net = Net::new(TransmitMode::Multidata, false);
+        let local = SocketAddr::new(address(1, false), 80);
+        let options = ListenOptions { defer_accept, ..ListenOptions::default() };
+        net.hosts[1].shard.tcp_listen_with(local, options).expect("free");
+        let syn = TcpHeader {
+            source_port: 1_024,
+            destination_port: 80,
+            sequence: SeqNumber(1),
+            flags: TcpFlags::SYN,
+            window: 65_535,
+            ..TcpHeader::default()
+        };
+        net.inject(1, [segment([10, 0, 0, 77], &syn)]);
+        net.run(silence);
+        net.hosts[1].shard.counters().shard.syn_acks_sent_again
+    };
+    for (seconds, again) in [(2, 1), (5, 2)] {
+        let silence = Duration::from_millis(500) + seconds * SECOND;
+        for defer_accept in [Duration::ZERO, SECOND / 2, 30 * SECOND] {
+            assert_eq!(sent(defer_accept, silence), again, "{seconds} s, {defer_accept:?}");
+        }
+    }
 }
