@@ -235,6 +235,11 @@ fn who_advertises_nothing_hears_no_solicitation_and_too_much_cannot_be_said() {
         RouterAdvertisement { prefixes: Vec::new(), name_servers, ..advertisement() }
     };
     assert_eq!(advertise(&mut net, with(76)), Err(SocketError::MessageTooLong));
+    // Eight bytes too many, which are those of the hardware address.
+    let mut in_two = with(74);
+    let server = NameServers { lifetime_s: 600, addresses: vec![NAME_SERVER] };
+    in_two.name_servers.push(server);
+    assert_eq!(advertise(&mut net, in_two), Err(SocketError::MessageTooLong));
     net.run(Duration::from_secs(60));
     assert_eq!(advertisements(&net), []);
     advertise(&mut net, with(75)).expect("it fits");
