@@ -383,5 +383,11 @@ mod tests {
         assert_eq!(lens(&shard), [48, 0], "there may be more to come");
         shard.reroute_all(now);
         assert_eq!(lens(&shard), [0, 48]);
+        // By which they leave when their address is another interface's alone.
+        shard.remove_route(now, network, second).expect("there");
+        let own: Cidr = "10.0.0.1/24".parse().expect("an address");
+        shard.add_address(now, second, own).expect("there is room");
+        shard.remove_address(now, first, own.address()).expect("it has it");
+        assert_eq!(lens(&shard), [0, 48]);
     }
 }

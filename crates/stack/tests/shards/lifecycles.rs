@@ -7,9 +7,10 @@ use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode, Transmitted};
+use ip::Cidr;
 use stack::{
-    BadArgument, FilterFlow, Handling, InterfaceConfig, InterfaceId, PacketFilter, Readiness,
-    Shard, ShardConfig, SocketError, Verdict,
+    AddressEvent, BadArgument, FilterFlow, Handling, InterfaceConfig, InterfaceId, PacketFilter,
+    Readiness, Shard, ShardConfig, SocketError, Verdict,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -419,6 +420,40 @@ fn a_connection_ends_with_the_interface_that_has_its_address() {
     shard.remove_interface(now, ids[0]).expect("an interface");
     let errors = [lost, kept].map(|id| shard.tcp_status(id).expect("not closed").error);
     assert_eq!(errors, [Some(SocketError::AddressRemoved), None]);
+    let removed = AddressEvent::Removed(ids[0], parse("10.0.0.1/24"));
+    let event = core::iter::from_fn(|| shard.poll_address_event()).last();
+    assert_eq!(event, Some(removed), "it is told, too");
+}
+
+/// To accept an address is not to have it.
+#[test]
+fn a_connection_ends_with_its_address_also_where_all_addresses_are_accepted() {
+    let (mut shard, ids) = shard(&[
+        (Medium::Ip, &["10.0.0.1/24", "10.0.0.9/24"], &[]),
+        (Medium::Ip, &["10.7.0.1/24"], &["10.7.0.254"]),
+    ]);
+    let now = Instant::from_millis(1);
+    for id in &ids {
+        shard.set_accepted(*id, &[Cidr::ANY_IPV4]).expect("an interface");
+    }
+    let local = Some(parse("10.0.0.1:5000"));
+    let client = shard.tcp_connect(now, local, parse("10.0.0.2:80")).expect("a route");
+    shard.remove_address(now, ids[0], parse("10.0.0.1")).expect("it has it");
+    let error = shard.tcp_status(client).expect("not closed").error;
+    assert_eq!(error, Some(SocketError::AddressRemoved));
+}
+
+#[test]
+fn an_id_that_outlived_its_socket_names_nothing() {
+    let (mut shard, _) = shard(&[(Medium::Ip, &["10.0.0.1/24"], &[])]);
+    let now = Instant::from_millis(1);
+    let past = shard.udp_bind(parse("10.0.0.1:5000")).expect("a free port");
+    shard.close(now, past);
+    let next = shard.udp_bind(parse("10.0.0.1:5001")).expect("a free port");
+    assert_eq!(past.index(), next.index(), "it has the place of the other");
+    assert_eq!(shard.local_address(past), Err(SocketError::InvalidSocket));
+    shard.close(now, past);
+    assert_eq!(shard.local_address(next), Ok(parse("10.0.0.1:5001")));
 }
 
 /// What was counted by an interface is in the sums, also when it is gone.

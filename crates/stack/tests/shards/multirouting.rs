@@ -482,6 +482,34 @@ fn a_connection_that_went_where_its_address_is_stays_there_when_routes_change() 
     assert_eq!(shard.tcp_interface(client), Some(second));
 }
 
+/// No route changes with the address, for another one of its network is left.
+#[test]
+fn a_connection_that_went_where_its_address_is_sends_what_fits_there() {
+    let mut net = Net::new(TransmitMode::Lso, false);
+    let first = net.hosts[0].interface;
+    let now = net.now;
+    let other = "10.0.0.9/24".parse().expect("an address");
+    net.hosts[0].shard.add_address(now, first, other).expect("there is room");
+    let config = InterfaceConfig {
+        capabilities: Capabilities::plain(Medium::Ip, 1_300),
+        mode: None,
+        addresses: vec!["10.0.0.1/24".parse().expect("an address")],
+        gateways: Vec::new(),
+    };
+    let second = net.hosts[0].shard.add_interface(config).expect("a sound configuration");
+    net.hosts[0].more.push(second);
+    let (client, server) = net.connect(false);
+    move_bytes(&mut net, client, server, 50_000);
+    assert_eq!(net.hosts[0].shard.tcp_interface(client), Some(first));
+    let now = net.now;
+    net.hosts[0].shard.remove_address(now, first, address(0, false)).expect("it has it");
+    assert_eq!(net.hosts[0].shard.tcp_interface(client), Some(second));
+    net.wire.clear();
+    move_bytes(&mut net, client, server, 50_000);
+    let longest = net.wire.iter().filter(|(host, _)| *host == 0).map(|(_, frame)| frame.len());
+    assert_eq!(longest.max(), Some(1_300));
+}
+
 #[test]
 fn a_device_that_failed_in_receiving_is_the_first_again_when_another_takes_its_place() {
     let mut net = Net::new(TransmitMode::Multidata, false);
