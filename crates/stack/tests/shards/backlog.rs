@@ -395,12 +395,13 @@ fn a_connection_that_a_syn_replaced_in_time_wait_is_not_kept_when_its_socket_goe
     net.run(SECOND);
     let state = |net: &mut Net, id| net.hosts[1].shard.tcp_status(id).expect("open").state;
     assert_eq!(state(&mut net, before), tcp::State::TimeWait);
-    net.hosts[0].shard.tcp_connect(net.now, local, remote).expect("a route");
+    let second = net.hosts[0].shard.tcp_connect(net.now, local, remote).expect("a route");
     net.run(10 * MS);
     let after = net.hosts[1].shard.tcp_accept(listener).expect("open");
     net.hosts[1].shard.close(net.now, before);
     assert_eq!(net.hosts[1].shard.time_wait_count(), 0);
     assert_eq!(state(&mut net, after), tcp::State::Established);
+    net.transfer((0, second), (1, after), &data(1_000), SECOND);
 }
 
 // RFC 9293, 3.10.7.4: a FIN that comes again is acknowledged and begins 2 MSL anew. RFC 1337: a reset
