@@ -19,7 +19,7 @@
 //!
 //! A link is what a message came by, where there are several: a machine's cable, a port of a switch. Who was there is gone
 //! with it, and does not keep its lease from others for an hour. What was leased there is given back, and found in use, from
-//! there alone.
+//! there alone. A link has so many addresses at most as it is allowed: a machine may pretend to be as many stations as it likes.
 //!
 //! It takes itself for the only server of its network: it refuses what it cannot grant, instead of keeping silent about what
 //! another may have leased, and grants what it has no record of if nobody has it. So a station keeps its address when the
@@ -29,6 +29,7 @@
 //! Virtual machines that were copied from one have one identifier and addresses of their own, and the firmware of a machine
 //! has another one than its system.
 
+use crate::LEASE_MIN_S;
 use crate::message::{self, ClientMessage, LIST_MAX, MessageKind, code};
 use core::net::Ipv4Addr;
 use core::ops::RangeInclusive;
@@ -57,8 +58,10 @@ pub struct ServerConfig {
     /// What is leased, the first one first, as far as it is of the network and of a host, and neither the server, nor a
     /// router, nor a name server: [`LEASED_MAX`] addresses at most.
     pub leased: RangeInclusive<Ipv4Addr>,
-    /// For how many seconds; all ones: for ever. [`Client`](crate::Client) takes no lease shorter than
-    /// [`LEASE_MIN_S`](crate::LEASE_MIN_S).
+    /// How many of them may be had at one link, those counted that were found in use there.
+    pub leased_per_link_max: usize,
+    /// For how many seconds; all ones: for ever. None is shorter than [`LEASE_MIN_S`], as [`Client`](crate::Client) would not
+    /// take it.
     pub lease_s: u32,
     /// The routers, the best first: 16 at most.
     pub routers: Vec<Ipv4Addr>,
@@ -87,7 +90,7 @@ counters::counters! {
         dhcp_acks,
         /// Requests for an address that is not to be had.
         dhcp_refusals,
-        /// Clients that found all addresses leased.
+        /// Clients that found all addresses leased, or as many as their link may have.
         dhcp_exhausted,
         /// Leases given back.
         dhcp_releases,
@@ -140,6 +143,7 @@ impl Place {
 ///     address: address(2),
 ///     prefix_len: 24,
 ///     leased: address(15)..=address(254),
+///     leased_per_link_max: 16,
 ///     lease_s: 3_600,
 ///     routers: vec![address(2)],
 ///     name_servers: vec![address(3)],
@@ -158,6 +162,7 @@ impl Server {
     /// A server that has leased nothing yet.
     #[must_use]
     pub fn new(mut config: ServerConfig) -> Self {
+        config.lease_s = config.lease_s.max(LEASE_MIN_S);
         config.routers.truncate(LIST_MAX);
         config.name_servers.truncate(LIST_MAX);
         let network = network(&config);
@@ -226,7 +231,8 @@ impl Server {
         let wanted = |place: &Place| Some(place.address) == message.requested && place.is_free(now);
         let found = self.place_of(message.station);
         let found = found.or_else(|| self.places.iter().position(wanted));
-        let Some(index) = found.or_else(|| self.any(now)) else {
+        let found = found.or_else(|| self.any(now));
+        let Some(index) = found.filter(|_| self.has_room_at(now, link, message.station)) else {
             self.counters.dhcp_exhausted += 1;
             return None;
         };
@@ -247,7 +253,8 @@ impl Server {
         let station = message.station;
         let places = self.places.iter();
         let found = places.enumerate().find(|(_, place)| place.address == wanted);
-        let granted = found.filter(|(_, place)| place.is_open_to(now, station));
+        let has_room = self.has_room_at(now, link, station);
+        let granted = found.filter(|(_, place)| has_room && place.is_open_to(now, station));
         let Some((index, _)) = granted else {
             self.counters.dhcp_refusals += 1;
             return Some((MessageKind::Nak, Ipv4Addr::UNSPECIFIED));
@@ -289,6 +296,13 @@ impl Server {
     fn unanswered<T>(&mut self) -> Option<T> {
         self.counters.dhcp_unanswered += 1;
         None
+    }
+
+    /// Whether `link` may have what `station` asks for, besides what others have there.
+    fn has_room_at(&self, now: Instant, link: u64, station: HardwareAddress) -> bool {
+        let is_held = |place: &&Place| place.link == link && place.is_bound && !place.is_free(now);
+        let others = self.places.iter().filter(is_held).filter(|it| it.station != Some(station));
+        others.count() < self.config.leased_per_link_max
     }
 
     /// The place that a station has or had.

@@ -99,6 +99,9 @@ pub(crate) const LOOK: Duration = Duration::from_secs(10);
 /// How long an address is a machine's that is still there and does not ask for it again.
 const LEASE_S: u32 = 3_600;
 
+/// Addresses that one machine may have: firmware, system and what runs in that may each ask for one.
+const LEASED_TO_ONE_MAX: usize = 16;
+
 /// How long who accepts rests when that failed, as for want of descriptors, which is not better at once.
 const REST: Duration = Duration::from_millis(100);
 
@@ -236,6 +239,7 @@ impl Leases {
             address: GATEWAY,
             prefix_len: PREFIX_LEN,
             leased,
+            leased_per_link_max: LEASED_TO_ONE_MAX,
             lease_s: LEASE_S,
             routers: vec![GATEWAY],
             name_servers: vec![NAME_SERVER],

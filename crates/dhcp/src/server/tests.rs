@@ -21,6 +21,7 @@ fn config(leased: RangeInclusive<Ipv4Addr>) -> ServerConfig {
         address: SERVER,
         prefix_len: 24,
         leased,
+        leased_per_link_max: usize::MAX,
         lease_s: 3_600,
         routers: vec![SERVER],
         name_servers: vec![host(3)],
@@ -278,6 +279,38 @@ fn a_flood_of_discovers_keeps_nobody_from_a_lease() {
 }
 
 /// RFC 2131, 4.3.2: INIT-REBOOT, and a server that was started anew itself.
+#[test]
+fn a_link_has_no_more_addresses_than_it_is_allowed() {
+    let mut bed = Bed::new(9);
+    bed.server =
+        Server::new(ServerConfig { leased_per_link_max: 2, ..config(host(15)..=host(23)) });
+    assert_eq!([bed.lease(station(1)), bed.lease(station(2))], [Some(host(15)), Some(host(16))]);
+    assert_eq!(bed.discover(station(3)), None, "two are there");
+    assert!(!bed.request(station(3), host(20), None));
+    let counters = bed.server.counters();
+    assert_eq!((counters.dhcp_exhausted, counters.dhcp_refusals), (1, 1));
+    assert!(bed.request(station(1), host(15), None), "who is there has it as before");
+    bed.link = 1;
+    let third = bed.lease(station(3)).expect("another link has its own");
+    bed.decline(station(3), third);
+    bed.lease(station(3)).expect("one is left to it");
+    assert_eq!(bed.discover(station(4)), None, "what is said to be in use counts as had");
+    bed.link = 0;
+    bed.now += LEASE;
+    bed.lease(station(4)).expect("nobody is there any more");
+}
+
+#[test]
+fn a_lease_is_as_long_as_clients_take_it() {
+    let mut bed = Bed::new(1);
+    bed.server = Server::new(ServerConfig { lease_s: 0, ..config(host(15)..=host(15)) });
+    let address = bed.discover(station(1)).expect("it is free");
+    let request = message(MessageKind::Request, station(1));
+    let request = ClientMessage { requested: Some(address), ..request };
+    let (_, ack) = bed.say(&request).expect("it is answered");
+    assert_eq!((ack.kind, ack.lease_s), (MessageKind::Ack, Some(LEASE_MIN_S)));
+}
+
 #[test]
 fn who_had_an_address_keeps_it_unless_it_is_anothers_or_of_elsewhere() {
     let mut bed = Bed::new(9);
