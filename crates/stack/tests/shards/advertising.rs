@@ -250,3 +250,38 @@ fn who_advertises_nothing_hears_no_solicitation_and_too_much_cannot_be_said() {
         Some(75)
     );
 }
+
+/// RFC 4861, 6.2.6, whatever is said.
+#[test]
+fn who_has_another_message_again_and_again_is_heard_every_three_seconds() {
+    let mut net = net();
+    advertise(&mut net, advertisement()).expect("it has an interface");
+    net.run(Duration::from_secs(100));
+    net.wire.clear();
+    let sent = |net: &Net| net.hosts[1].shard.counters().routers.router_advertisements_sent;
+    let before = sent(&net);
+    for router_lifetime_s in 1_000..1_020 {
+        let message = RouterAdvertisement { router_lifetime_s, ..advertisement() };
+        advertise(&mut net, message).expect("it has an interface");
+        net.run(Duration::from_millis(500));
+    }
+    let count = advertisements(&net).len();
+    assert!((3..=4).contains(&count), "{count} in ten seconds");
+    assert_eq!(sent(&net), before + count as u64);
+}
+
+/// RFC 4861, 6.2.4: nobody there need have heard anything.
+#[test]
+fn a_router_speaks_on_a_new_link_as_at_the_beginning() {
+    let mut net = net();
+    advertise(&mut net, advertisement()).expect("it has an interface");
+    net.run(Duration::from_secs(100));
+    net.wire.clear();
+    net.run(Duration::from_secs(40));
+    assert_eq!(advertisements(&net), []);
+    let (now, id) = (net.now, net.hosts[1].interface);
+    net.hosts[1].shard.on_link_changed(now, id);
+    net.run(Duration::from_secs(40));
+    let count = advertisements(&net).len();
+    assert_eq!(count, 3, "16 s apart");
+}
