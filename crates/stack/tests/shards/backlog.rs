@@ -371,12 +371,18 @@ fn time_wait_takes_no_socket_and_ends_after_two_msl() {
     }
     let shard = &net.hosts[0].shard;
     assert_eq!((shard.socket_count(), shard.time_wait_count()), (0, 5));
-    assert_eq!(shard.counters().shard.time_wait_recycled, 3);
+    let counters = shard.counters().shard;
+    assert_eq!((counters.time_wait_entered, counters.time_wait_recycled), (8, 3));
     assert_eq!(net.hosts[1].shard.socket_count(), 1, "the listener");
     net.run(59 * SECOND);
     assert_eq!(net.hosts[0].shard.time_wait_count(), 5);
     net.run(2 * SECOND);
     assert_eq!(net.hosts[0].shard.time_wait_count(), 0);
+    net.hosts[0].shard.set_time_wait_max(0);
+    time_wait(&mut net, listener, local);
+    let shard = &net.hosts[0].shard;
+    assert_eq!((shard.socket_count(), shard.time_wait_count()), (0, 0));
+    assert_eq!(shard.counters().shard.time_wait_recycled, 4);
 }
 
 // RFC 9293, 3.10.7.4: who was replaced while its application still had the socket leaves nothing behind
