@@ -361,6 +361,34 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_moves_waits_for_no_neighbour_where_it_was() {
+        let (mut shard, _) = shard();
+        let station = device::HardwareAddress([2, 0, 0, 0, 0, 1]);
+        let ids = [(); 2].map(|()| {
+            let config = InterfaceConfig {
+                capabilities: Capabilities::plain(Medium::Ethernet(station), 1_500),
+                mode: None,
+                addresses: vec!["10.9.0.1/24".parse().expect("a network")],
+                gateways: Vec::new(),
+            };
+            shard.add_interface(config).expect("a sound configuration")
+        });
+        let now = Instant::from_millis(1);
+        let remote = "10.9.0.2:80".parse().expect("an address");
+        shard.tcp_connect(now, None, remote).expect("a route");
+        let mut batch = Multidata::default();
+        let taken = shard.poll_transmit(now, ids[0], Room::UNBOUNDED, &mut batch);
+        shard.on_transmitted(now, ids[0], &Transmitted { taken, stopped: None });
+        let waiting = |shard: &Shard| ids.map(|id| shard.network.interfaces[id].waiting.len());
+        assert_eq!(waiting(&shard), [1, 0]);
+        let own = "10.9.0.1".parse().expect("an address");
+        shard.remove_address(now, ids[0], own).expect("it has it");
+        assert_eq!(waiting(&shard), [0, 0]);
+        let ready = ids.map(|id| shard.network.interfaces[id].ready.len());
+        assert_eq!(ready, [0, 1]);
+    }
+
+    #[test]
     fn connections_that_move_stand_in_one_list_each() {
         let (mut shard, first) = shard();
         let second = add_second(&mut shard);
