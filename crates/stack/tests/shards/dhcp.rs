@@ -250,6 +250,19 @@ fn a_removed_lease_is_given_back() {
     assert_eq!(net.hosts[0].shard.counters().dhcp.dhcp_sent, 3);
 }
 
+#[test]
+fn a_lease_that_is_given_back_ends_its_connections_at_once() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let far = "10.0.0.2:80".parse().expect("an address");
+    let shard = &mut net.hosts[0].shard;
+    let socket = shard.tcp_connect(now, None, far).expect("on the subnet");
+    shard.release_lease(now, id);
+    let status = shard.tcp_status(socket).expect("not closed");
+    assert_eq!(status.error, Some(SocketError::AddressRemoved));
+}
+
 /// RFC 2131, 3.1, 5: an address that cannot be used is declined, and the client begins anew.
 #[test]
 fn an_address_that_no_host_can_have_is_declined() {

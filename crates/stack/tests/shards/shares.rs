@@ -297,6 +297,18 @@ fn an_address_is_used_in_no_shard_before_the_first_has_asked_about_it() {
 
 /// An IPv4 packet with a segment in two fragments, of which the second has no ports; nothing where there is
 /// no data behind the header, which has to be whole in the first (RFC 1858, 3).
+#[test]
+fn an_address_is_given_up_in_no_shard_before_the_first_has_given_it_up() {
+    let mut shards = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let [(first, by), (second, _)] = &mut shards;
+    let own = address(1, false);
+    assert_eq!(second.remove_address(NOW, *by, own), Ok(()));
+    assert_eq!(second.addresses(*by).len(), 1);
+    first.remove_address(NOW, *by, own).expect("it is there");
+    carry(NOW, first, second);
+    assert_eq!(second.addresses(*by), []);
+}
+
 /// The other shard has yet to hear that the host has the gateway's address no more, or that it has it by now.
 #[test]
 fn a_route_that_the_first_shard_takes_no_other_refuses() {
