@@ -478,15 +478,12 @@ impl NetworkLayer {
     fn withdraw(&mut self, id: InterfaceId, cidr: Cidr) -> bool {
         let interface = &mut self.interfaces[id];
         let before = interface.addresses.len();
-        let origin = interface.addressing.find(cidr.address()).map(|record| record.origin);
         interface.addresses.retain(|other| other.address() != cidr.address());
         if interface.addresses.len() == before {
             return false;
         }
         self.checked_addresses = None;
-        if origin != Some(AddressOrigin::Router) {
-            self.remove_network_route(id, cidr);
-        }
+        self.remove_network_route(id, cidr);
         true
     }
 
