@@ -228,12 +228,14 @@ fn who_is_gone_with_its_link_keeps_no_address_from_others() {
 
 #[test]
 fn a_lease_is_where_its_station_was_heard_last() {
-    let mut bed = Bed::new(1);
+    let mut bed = Bed::new(2);
     bed.link = 1;
     assert_eq!(bed.discover(station(1)), Some(host(15)));
     bed.server.on_link_gone(bed.now, 1);
     assert_eq!(bed.wish(station(2), host(15)), Some(host(15)), "the offer went with its link");
     assert!(bed.request(station(2), host(15), Some(SERVER)));
+    bed.link = 3;
+    bed.lease(station(4));
     bed.link = 2;
     let renewal = message(MessageKind::Request, station(2));
     let renewal = ClientMessage { client_address: host(15), ..renewal };
