@@ -157,6 +157,7 @@ pub fn leases(bytes: &[u8]) {
         address: host(1),
         prefix_len: 24,
         leased: host(9)..=host(10),
+        leased_per_link_max: 1,
         lease_s: 3_600,
         routers: vec![host(1)],
         name_servers: vec![host(1)],

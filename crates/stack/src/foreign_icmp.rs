@@ -56,8 +56,8 @@ impl Shard {
         kind: IcmpErrorKind,
     ) -> Result<(), SocketError> {
         let prefix = self.sockets.udp_prefix(id)?;
-        let ((sender, by), (to, _)) =
-            (self.network.take_scope(sender)?, self.network.take_scope(to)?);
+        let network = &self.network;
+        let ((sender, by), (to, _)) = (network.take_scope(sender)?, network.take_scope(to)?);
         must_be_of(prefix, to.ip())?;
         of_one_family(to.ip(), sender.ip())?;
         let Way { interface_id: interface, .. } =

@@ -585,10 +585,9 @@ impl Shard {
             return self.settle(now, index);
         }
         // Another socket may have its place next, which waits for no interface.
-        self.network
-            .interfaces
-            .iter_mut()
-            .for_each(|it| it.blocked.retain(|blocked| *blocked != index));
+        for interface in self.network.interfaces.iter_mut() {
+            interface.blocked.retain(|blocked| *blocked != index);
+        }
         match self.sockets.remove(index) {
             Some(Socket::Listener(listener)) => self.close_listener(now, index, *listener),
             Some(Socket::Forwarder(forwarder)) => self.close_forwarder(index, &forwarder),

@@ -434,9 +434,8 @@ impl Shard {
         self.counters.devices_replaced += 1;
         self.set_capabilities(id, capabilities);
         if let Some(status) = self.transmit_status(id) {
-            self.network
-                .interface_events
-                .push(InterfaceEvent::DeviceReplaced(id, Box::new(status)));
+            let event = InterfaceEvent::DeviceReplaced(id, Box::new(status));
+            self.network.interface_events.push(event);
         }
         self.on_link_changed(now, id);
     }

@@ -105,9 +105,9 @@ impl Shard {
         self.refresh_multidata(index);
         let Some(socket) = self.sockets.tcp(index) else { return };
         let (id, remote) = (socket.path.interface, socket.flow().remote.ip());
-        let (announced, mss) =
-            (self.network.announced_mss(id, remote), self.network.path_mss(id, remote));
-        let needs_fragments = self.network.path_mtus.needs_fragments(remote, Trust::Verified);
+        let network = &self.network;
+        let (announced, mss) = (network.announced_mss(id, remote), network.path_mss(id, remote));
+        let needs_fragments = network.path_mtus.needs_fragments(remote, Trust::Verified);
         if let Some(socket) = self.sockets.tcp(index) {
             socket.path.network.set_may_fragment(needs_fragments);
             let connection = &mut socket.connection;
