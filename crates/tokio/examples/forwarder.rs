@@ -138,8 +138,8 @@ impl Default for Policy {
     }
 }
 
-/// The same as [`Policy::idle`] for questions to DNS servers (RFC 4787, 4.3, REQ-5 a), each of which has a flow of its own: as all flows are a
-/// thousand, ten questions a second would soon find none. As slirp has it.
+/// The same as [`Policy::idle`] for questions to DNS servers (RFC 4787, 4.3, REQ-5 a), each of which has a flow of its own:
+/// as all flows are a thousand, ten questions a second would soon find none. As slirp has it.
 const QUESTION_IDLE: Duration = Duration::from_secs(10);
 
 // One thread for all: what a packet wakes is done where it was received.
