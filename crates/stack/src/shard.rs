@@ -113,10 +113,7 @@ impl Shard {
     /// A shard without sockets, and with no interface but [`InterfaceId::LOOPBACK`].
     #[must_use]
     pub fn new(config: ShardConfig) -> Self {
-        let word = |at: usize| {
-            let bytes: [u8; 8] = core::array::from_fn(|i| config.secret[at + i]);
-            u64::from_le_bytes(bytes)
-        };
+        let word = |at| word(&config.secret, at);
         let keys = Keys(word(16), word(24));
         let sequence_key = core::array::from_fn(|i| config.secret[i]);
         Self {
@@ -367,4 +364,9 @@ impl Shard {
     pub fn half_open_count(&self) -> usize {
         self.handshakes.half_open.len()
     }
+}
+
+/// The eight bytes of a secret from `at` on.
+pub(crate) fn word(secret: &[u8; 32], at: usize) -> u64 {
+    u64::from_le_bytes(core::array::from_fn(|i| secret[at + i]))
 }

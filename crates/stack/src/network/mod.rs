@@ -45,6 +45,7 @@ use crate::network::interface::{Interface, InterfaceConfig};
 use crate::network::interfaces::{InterfaceId, Interfaces};
 use crate::network::negotiation::InterfaceEvent;
 use crate::outbox::Outgoing;
+use crate::shard::word;
 use crate::share::Sharing;
 use crate::sockets::Keys;
 use batch::{BlockPool, Chunk, Chunks};
@@ -95,10 +96,7 @@ pub(crate) struct NetworkLayer {
 
 impl NetworkLayer {
     pub(crate) fn new(pool: &BlockPool, secret: &[u8; 32], keys: Keys) -> Self {
-        let word = |at: usize| {
-            let bytes: [u8; 8] = core::array::from_fn(|i| secret[at + i]);
-            u64::from_le_bytes(bytes)
-        };
+        let word = |at| word(secret, at);
         let mut network = Self {
             pool: pool.clone(),
             interfaces: Interfaces::new(loopback::interface()),
