@@ -1,7 +1,7 @@
 //! What hosts say to each other about the network itself: ICMP and resets.
 //!
 //! Nothing here keeps state of its own. Errors go to the socket they are about, messages of
-//! neighbour discovery to `neighbours.rs`, and whatever there is to answer goes to the outbox.
+//! neighbour discovery to `network/neighbours.rs`, and whatever there is to answer goes to the outbox.
 
 use crate::datagrams::reports::ErrorReport;
 use crate::error::{SocketError, connection_error};

@@ -12,7 +12,7 @@
 //! Who drives the shard says how much room a device has, offers it the batch, and says what it took (`send` in
 //! `runtime/squeue.rs` of `multidata`).
 //!
-//! A flow that must go packet by packet (a filter, a policy, an option asks for it: `negotiation.rs`)
+//! A flow that must go packet by packet (a filter, a policy, an option asks for it: `network/negotiation.rs`)
 //! has a batch of one to itself, built by the same calls. What was built as many and not taken is
 //! built afresh, so a flow that may no longer use Multidata is expanded by the next batch.
 //!

@@ -1,7 +1,7 @@
 //! The whole way in.
 //!
 //! ```text
-//!  on_receive: the filter looks at the batch, where there is one (`filter.rs`)
+//!  on_receive: the filter looks at the batch, where there is one (`network/filter.rs`)
 //!  then for each frame
 //!    link  -> ARP -> neighbours
 //!    IP    -> fragment? -> reassembly -> whole again

@@ -3,7 +3,8 @@
 //! A shard is made of parts that do not know each other (the network layer, sockets, handshakes, deadlines, ...); this
 //! module owns them and holds what concerns all: settling a connection after any of its calls, and time. What needs
 //! several parts at once is a method of [`Shard`] in the file of its matter, and the rest are methods of the parts. The
-//! way out is `egress.rs`, the way in `ingress.rs`, the socket calls `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs`.
+//! way out is `egress.rs`, the way in `ingress.rs`, the socket calls `connections/tcp_socket.rs`,
+//! `datagrams/udp_socket.rs` and `datagrams/raw_socket.rs`.
 
 use crate::connections::fast_open::FastOpen;
 use crate::connections::handshakes::Handshakes;

@@ -9,7 +9,7 @@
 //! * it claims and defends addresses, leases and forms them; the others have those that it has, and what it
 //!   learns of the link from routers and DHCP servers (`addressing/news.rs`);
 //! * it asks neighbours, for all, so that they are not asked more often than by a host of one shard;
-//! * it tells routers which groups the host listens to (`shared_groups.rs`).
+//! * it tells routers which groups the host listens to (`network/shared_groups.rs`).
 //!
 //! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
 //! also a packet that turns out to be for a socket of another shard only here: because it was in

@@ -27,14 +27,14 @@ pub(crate) struct Path {
     pub(crate) interface: InterfaceId,
     pub(crate) next_hop: IpAddr,
     pub(crate) network: Network,
-    /// Moved on when the connection took note of what the path is and takes (`paths.rs`).
+    /// Moved on when the connection took note of what the path is and takes (`network/paths.rs`).
     pub(crate) generation: u32,
     /// Why it leaves packet by packet, where the path or its own policy says so.
     pub(crate) refusal: Option<MultidataRefusal>,
     /// It came over this interface, or its own address is this one's and not that of the interface that
     /// the route names: it stays here as long as that leads to the peer.
     pub(crate) keeps_interface: bool,
-    /// Each packet leaves by other ways as well (`multirouting.rs`).
+    /// Each packet leaves by other ways as well (`network/multirouting.rs`).
     pub(crate) is_multi_routed: bool,
     /// [`TcpOption::SinglePackets`].
     pub(crate) single_packets: bool,
