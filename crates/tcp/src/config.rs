@@ -1,12 +1,12 @@
 //! Settings of a connection. Where a tunable of the seeds exists, its name stands beside.
 
-use crate::assembler::AssemblerConfig;
-use crate::congestion::CongestionConfig;
 use crate::connection::BUFFER_BYTES_MAX;
-use crate::ecn::EcnMode;
-use crate::pacing::Pacing;
-use crate::path_mtu::PathProbing;
-use crate::rtt::RttConfig;
+use crate::receiver::assembler::AssemblerConfig;
+use crate::sender::congestion::CongestionConfig;
+use crate::sender::ecn::EcnMode;
+use crate::sender::pacing::Pacing;
+use crate::sender::path_mtu::PathProbing;
+use crate::sender::rtt::RttConfig;
 use core::num::NonZeroU64;
 use std::sync::Arc;
 use time::Duration;

@@ -16,31 +16,22 @@
 //! What always holds: nothing changes between `poll_transmit` and `on_transmitted`; only the latter
 //! moves SND.NXT. SND.UNA =< SND.NXT =< SND.MAX; the send queue begins at SND.UNA.
 
-use crate::acknowledging::{Acknowledging, Owed};
-use crate::chronograph::{Chronograph, Waits};
 use crate::config::{Config, Parameters};
-use crate::congestion::{Congestion as _, Controller, Idle, NON_VALIDATED_PERIOD, WindowUse};
 use crate::counters::{Counting, Lent, TcpCounters};
-use crate::duplicates::Duplicates;
-use crate::ecn::Ecn;
 use crate::event::{ConnectionError, Events, SendError};
 use crate::fast_open::FastOpen;
 use crate::info::Totals;
 use crate::options::Negotiated;
 use crate::output::Plan;
-use crate::pacing::Pacer;
-use crate::path_mtu::PathMtu;
-use crate::receive_queue::ReceiveQueue;
-use crate::recovery::Recovery;
-use crate::rtt::RttEstimator;
-use crate::send_queue::SendQueue;
-use crate::send_sequence::SendSequence;
-use crate::settings::Cork;
+use crate::receiver::Receiver;
+use crate::sender::Sender;
+use crate::sender::chronograph::Waits;
+use crate::sender::congestion::{Congestion as _, Controller};
+use crate::sender::path_mtu::PathMtu;
 use crate::state::State;
 use crate::timers::{Timer, Timers};
 use crate::urgent::Urgent;
 use crate::user_timeout;
-use crate::window_tuning::{WindowTuning, is_near};
 use batch::{BlockPool, Chunk};
 use counters::trace;
 use std::sync::Arc;
@@ -103,38 +94,13 @@ pub struct Connection {
     pub(crate) config: Arc<Config>,
     /// What the peer made of ours (RFC 5482), in seconds; 0 where nothing was agreed on.
     pub(crate) user_timeout_agreed_s: u16,
-    pub(crate) fast_open: Option<Box<FastOpen>>,
-    /// The setting that many connections change: not worth a copy of all of them.
-    pub(crate) nodelay: bool,
-    /// See [`Connection::set_super_frame_len`].
-    pub(crate) super_frame_len: u16,
-    /// See [`Connection::set_cork`].
-    pub(crate) cork: Cork,
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
-    pub(crate) send: SendSequence,
-    pub(crate) send_queue: SendQueue,
-    /// How far the send buffer may grow; 0 where the user fixed its size.
-    pub(crate) send_limit_bytes: u32,
-    pub(crate) recovery: Recovery,
-    pub(crate) congestion: Controller,
-    pub(crate) cwnd_limited: bool,
-    pub(crate) window_use: WindowUse,
-    pub(crate) ecn: Ecn,
-    pub(crate) pacer: Pacer,
-    pub(crate) receive: ReceiveQueue,
-    pub(crate) duplicates: Duplicates,
-    pub(crate) window_tuning: WindowTuning,
-    pub(crate) last_ack_sent: SeqNumber,
-    pub(crate) acks: Acknowledging,
     pub(crate) negotiated: Negotiated,
-    pub(crate) path_mtu: PathMtu,
-    pub(crate) rtt: RttEstimator,
-    /// When the SYN was sent, if it was sent once (Karn's algorithm, RFC 6298, 3); otherwise zero.
-    pub(crate) syn_sent_at: Instant,
-    /// The next round trip is measured when this is acknowledged: one in a window.
-    pub(crate) measured_until: SeqNumber,
-    pub(crate) last_data_sent_at: Instant,
+    pub(crate) fast_open: Option<Box<FastOpen>>,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    pub(crate) urgent: Urgent,
     pub(crate) last_received_at: Instant,
     pub(crate) timers: Timers,
     pub(crate) owing: Owing,
@@ -145,9 +111,7 @@ pub struct Connection {
     pub(crate) events: Events,
     pub(crate) error: Option<ConnectionError>,
     pub(crate) counters: Counting,
-    pub(crate) urgent: Urgent,
     pub(crate) totals: Totals,
-    pub(crate) chronograph: Chronograph,
 }
 
 impl Connection {
@@ -173,43 +137,14 @@ impl Connection {
         let probing = parameters.config.path_probing;
         let path_mtu = PathMtu::new(parameters.mss_send_max, parameters.mss_default, probing);
         negotiated.set_path_mss(path_mtu.mss());
-        let config = parameters.config;
-        let send_limit_bytes = config.send_buffer_bytes.clamp(1, BUFFER_BYTES_MAX);
-        let receive_limit_bytes = config.receive_limit_bytes();
-        let deferral = match parameters.on_same_subnet {
-            true => config.deferred_acks_max_local,
-            false => config.deferred_acks_max_remote,
-        };
-        let iss = parameters.isn;
+        let Parameters { config, on_same_subnet, .. } = parameters;
         Self {
             state,
             local_port: parameters.local_port,
             remote_port: parameters.remote_port,
-            send: SendSequence::new(iss),
-            send_queue: SendQueue::new(
-                iss + 1,
-                send_limit_bytes.min(config.send_buffer_bytes_initial).max(1),
-            ),
-            send_limit_bytes: send_limit_bytes as u32,
-            recovery: Recovery::new(iss),
-            congestion: Controller::new(&config.congestion, negotiated.payload_max()),
-            cwnd_limited: false,
-            window_use: WindowUse::default(),
-            ecn: Ecn::new(config.ecn),
-            pacer: Pacer::default(),
-            receive: ReceiveQueue::new(config.receive_buffer_first(), config.assembler),
-            duplicates: Duplicates::default(),
-            window_tuning: WindowTuning::new(now, receive_limit_bytes),
-            last_ack_sent: SeqNumber(0),
-            acks: Acknowledging::new(deferral, config.quick_acks, config.challenge_acks_per_second)
-                .with_each_quick(config.quick_acks_each)
-                .with_stretch(config.stretch_acks),
+            sender: Sender::new(&config, parameters.isn, negotiated.payload_max(), path_mtu, now),
+            receiver: Receiver::new(&config, on_same_subnet, now),
             negotiated,
-            path_mtu,
-            rtt: RttEstimator::new(config.rtt),
-            syn_sent_at: Instant::ZERO,
-            measured_until: iss,
-            last_data_sent_at: now,
             last_received_at: now,
             timers: Timers::default(),
             owing: Owing { syn: true, ..Owing::default() },
@@ -221,10 +156,6 @@ impl Connection {
             counters: Counting::default(),
             urgent: Urgent::default(),
             totals: Totals::default(),
-            chronograph: Chronograph::default(),
-            nodelay: config.nodelay,
-            super_frame_len: 0,
-            cork: Cork::default(),
             user_timeout_agreed_s: 0,
             fast_open: None,
             config,
@@ -237,25 +168,26 @@ impl Connection {
         if let Some(agreed) = user_timeout::agreed(&self.config, syn.options.user_timeout) {
             self.user_timeout_agreed_s = agreed.as_secs() as u16;
         }
-        self.path_mtu.on_syn(self.negotiated.mss_peer(), self.negotiated.sack);
-        self.negotiated.set_path_mss(self.path_mtu.mss());
-        if self.ecn.on_syn(syn.flags, self.owing.active) {
+        self.sender.path_mtu.on_syn(self.negotiated.mss_peer(), self.negotiated.sack);
+        self.negotiated.set_path_mss(self.sender.path_mtu.mss());
+        if self.sender.ecn.on_syn(syn.flags, self.owing.active) {
             self.counters.ecn_connections += 1;
         }
-        self.receive.on_syn(syn.sequence);
-        self.last_ack_sent = self.receive.next();
+        self.receiver.queue.on_syn(syn.sequence);
+        self.receiver.last_ack_sent = self.receiver.queue.next();
         // RFC 7323, 2.2: the window of a SYN is never scaled.
-        self.send.on_syn(syn.sequence, u32::from(syn.window));
-        self.recovery.set_sack(self.negotiated.sack);
+        self.sender.sequence.on_syn(syn.sequence, u32::from(syn.window));
+        self.sender.recovery.set_sack(self.negotiated.sack);
         // What cannot be announced is no window: reads would seem to open it for ever.
-        let largest = self.receive_buffer_largest();
-        self.window_tuning.set_limit(largest);
-        let least = self.receive_buffer_least();
-        self.receive.set_capacity(self.receive.capacity().clamp(least, largest));
+        let largest = self.negotiated.receive_buffer_largest();
+        self.receiver.window_tuning.set_limit(largest);
+        let least = self.negotiated.receive_buffer_least();
+        self.receiver.queue.set_capacity(self.receiver.queue.capacity().clamp(least, largest));
         // Nothing was sent, so this is the initial window for the real segment size.
-        self.congestion = Controller::new(&self.config.congestion, self.negotiated.payload_max());
+        self.sender.congestion =
+            Controller::new(&self.config.congestion, self.negotiated.payload_max());
         if self.unanswered.syns > 0 {
-            self.congestion.on_handshake_loss(self.negotiated.payload_max());
+            self.sender.congestion.on_handshake_loss(self.negotiated.payload_max());
         }
     }
 
@@ -277,8 +209,8 @@ impl Connection {
         self.enter(State::Established);
         self.owing.syn = false;
         self.unanswered.syns = 0;
-        self.rtt.on_established();
-        self.tell_round_trip(now);
+        self.sender.rtt.on_established();
+        self.sender.tell_round_trip(now);
         self.timers.stop(Timer::Retransmission);
         self.timers.stop(Timer::User);
         self.events.insert(Events::CONNECTED | Events::WRITABLE);
@@ -300,8 +232,8 @@ impl Connection {
         }
         self.enter(State::Closed);
         self.timers.stop_all();
-        self.send_queue.clear();
-        self.chronograph.enter(self.last_received_at, Waits::Nothing);
+        self.sender.queue.clear();
+        self.sender.chronograph.enter(self.last_received_at, Waits::Nothing);
         self.owing = Owing { orphaned: self.owing.orphaned, ..Owing::default() };
         self.unreachable = None;
         self.events.insert(Events::CLOSED | Events::READABLE | Events::WRITABLE);
@@ -310,7 +242,7 @@ impl Connection {
             self.events.insert(Events::FAILED);
         }
         if self.owing.orphaned {
-            self.receive.clear();
+            self.receiver.queue.clear();
         }
     }
 
@@ -339,7 +271,7 @@ impl Connection {
 
     /// Fails with a reset to the peer.
     pub(crate) fn fail_with_reset(&mut self, error: Option<ConnectionError>) {
-        let (sequence, acknowledgment) = (self.reset_sequence(), Some(self.receive.next()));
+        let (sequence, acknowledgment) = (self.reset_sequence(), Some(self.receiver.queue.next()));
         self.enter_closed(error);
         self.owing.reset = Some(OwedReset { sequence, acknowledgment });
     }
@@ -347,16 +279,20 @@ impl Connection {
     /// The number, or where that is our SYN's the one behind it. An open connection has left its initial number behind,
     /// which lies ahead again half of the sequence space later.
     pub(crate) fn behind_syn(&self, number: SeqNumber) -> SeqNumber {
-        if self.state.is_synchronized() { number } else { number.later_of(self.send.iss + 1) }
+        if self.state.is_synchronized() {
+            number
+        } else {
+            number.later_of(self.sender.sequence.iss + 1)
+        }
     }
 
     /// Where the peer takes a reset: at SND.NXT (RFC 9293, 3.10.5), and where its window has shrunk to less than was
     /// sent, at the edge of that, as Linux does it. What its scale rounded off is no shrinking, and a FIN needs no window.
     fn reset_sequence(&self) -> SeqNumber {
-        let edge = self.behind_syn(self.send.una) + self.send.window;
+        let edge = self.behind_syn(self.sender.sequence.una) + self.sender.sequence.window;
         let rounding = (1 << self.negotiated.send_shift) - 1;
-        let sent = self.send.nxt.earlier_of(self.send_queue.end_sequence());
-        if sent.is_after(edge + rounding) { edge } else { self.send.nxt }
+        let sent = self.sender.sequence.nxt.earlier_of(self.sender.queue.end_sequence());
+        if sent.is_after(edge + rounding) { edge } else { self.sender.sequence.nxt }
     }
 
     /// The reset behind the one just sent, if any: the peer may have taken the byte that probed its window and the ACK
@@ -364,14 +300,19 @@ impl Connection {
     pub(crate) fn reset_behind_probe(&self) -> Option<OwedReset> {
         let OwedReset { sequence, acknowledgment } = self.owing.reset?;
         let is_unanswered = self.unanswered.window_probes > 0 && acknowledgment.is_some();
-        let is_wanted = is_unanswered && sequence.is_before(self.send.max);
-        is_wanted.then_some(OwedReset { sequence: self.send.max, acknowledgment })
+        let is_wanted = is_unanswered && sequence.is_before(self.sender.sequence.max);
+        is_wanted.then_some(OwedReset { sequence: self.sender.sequence.max, acknowledgment })
     }
 
     /// How long what was sent may wait for its acknowledgment, where there is such a limit.
     pub(crate) fn user_timeout(&self) -> Option<Duration> {
         let agreed = Duration::from_secs(self.user_timeout_agreed_s.into());
         self.config.user_timeout.or((!agreed.is_zero()).then_some(agreed))
+    }
+
+    /// Whether the peer is told of duplicates (RFC 2883).
+    pub(crate) fn reports_duplicates(&self) -> bool {
+        self.negotiated.sack && self.config.duplicate_reports
     }
 
     /// What happened since the last call.
@@ -433,27 +374,27 @@ impl Connection {
     /// The congestion window, in bytes.
     #[must_use]
     pub fn congestion_window(&self) -> u32 {
-        self.congestion.window()
+        self.sender.congestion.window()
     }
 
     /// The smoothed round-trip time, once measured.
     #[must_use]
     pub fn smoothed_rtt(&self) -> Option<Duration> {
-        self.rtt.smoothed()
+        self.sender.rtt.smoothed()
     }
 
     /// Bytes queued and not yet acknowledged.
     #[must_use]
     pub fn send_queue_len(&self) -> usize {
-        self.send_queue.len()
+        self.sender.queue.len()
     }
 
     /// Bytes queued and never sent.
     #[must_use]
     pub fn unsent_len(&self) -> usize {
         // Numbers in flight may be the SYN's.
-        let unsent = self.send_queue.len_from(self.behind_syn(self.send.nxt));
-        self.send_queue.len().min(unsent as usize)
+        let unsent = self.sender.queue.len_from(self.behind_syn(self.sender.sequence.nxt));
+        self.sender.queue.len().min(unsent as usize)
     }
 
     /// Whether this side has not closed: what has no room now may have some later.
@@ -465,7 +406,7 @@ impl Connection {
     /// How many bytes [`Connection::append`] takes now; 0 once this side has closed.
     #[must_use]
     pub fn send_room(&self) -> usize {
-        if self.accepts_data() { self.send_queue.room() } else { 0 }
+        if self.accepts_data() { self.sender.queue.room() } else { 0 }
     }
 
     /// How data that is appended now will be cut: the payload of a full segment, at least 1, and how
@@ -473,7 +414,7 @@ impl Connection {
     /// or another option in the header cuts otherwise.
     #[must_use]
     pub fn segmenting(&self) -> (usize, usize) {
-        let full = self.payload_room().max(1) as usize;
+        let full = self.receiver.payload_room(&self.negotiated).max(1) as usize;
         (full, self.unsent_len() % full)
     }
 
@@ -486,16 +427,16 @@ impl Connection {
         if !self.accepts_data() {
             return Err(SendError::Closed);
         }
-        if chunk.len() > self.send_queue.room() {
+        if chunk.len() > self.sender.queue.room() {
             return Err(SendError::Full);
         }
-        self.on_data_after_silence(now);
-        self.window_use.after_silence |= self.send_queue.len() == 0;
-        if self.send_queue.len() == 0 {
-            self.chronograph.enter(now, Waits::Path);
+        self.sender.on_data_after_silence(now, &self.config, self.negotiated.payload_max());
+        self.sender.window_use.after_silence |= self.sender.queue.len() == 0;
+        if self.sender.queue.len() == 0 {
+            self.sender.chronograph.enter(now, Waits::Path);
         }
-        self.send_queue.append(chunk);
-        self.cork.on_append();
+        self.sender.queue.append(chunk);
+        self.sender.cork.on_append();
         self.arm_persist(now);
         self.arm_pacing(now);
         Ok(())
@@ -504,26 +445,7 @@ impl Connection {
     /// What was appended last ends a record: no segment has bytes from before and behind its end, nor does a run.
     /// The peer is not told where that is. Nothing happens where all of it is acknowledged.
     pub fn end_record(&mut self) {
-        self.send_queue.end_record();
-    }
-
-    /// The application has something to send after a time in which it had nothing, or the peer's window opens to it.
-    pub(crate) fn on_data_after_silence(&mut self, now: Instant) {
-        if self.send.flight() > 0 || self.window_use.is_decayed {
-            return;
-        }
-        if now <= self.rtt.expires_at(self.last_data_sent_at) {
-            return;
-        }
-        let silence = now - self.last_data_sent_at;
-        let keeps = self.config.congestion.idle == Idle::Decay
-            && is_near(self.rtt.min_rtt_ns())
-            && silence <= NON_VALIDATED_PERIOD;
-        if !keeps {
-            // RFC 5681, 4.1: the old window proves nothing.
-            self.window_use.is_decayed = true;
-            self.congestion.on_idle(silence, self.rtt.rto(), self.negotiated.payload_max());
-        }
+        self.sender.queue.end_record();
     }
 
     /// Moves received bytes to `out` and says how many: 0 where there are none now, or at the end
@@ -533,7 +455,7 @@ impl Connection {
     /// Why the connection failed before the peer's FIN came, once everything received before was read.
     pub fn read(&mut self, out: &mut [u8]) -> Result<usize, ConnectionError> {
         let len_max = self.read_len_max(out.len());
-        let count = self.receive.read(&mut out[..len_max]);
+        let count = self.receiver.queue.read(&mut out[..len_max]);
         if count == 0 && !out.is_empty() {
             return self.error.filter(|_| !self.at_end_of_stream()).map_or(Ok(0), Err);
         }
@@ -543,30 +465,22 @@ impl Connection {
 
     /// Hands out up to `len_max` received bytes without copying them; `None` where there are none.
     pub fn read_chunk(&mut self, len_max: usize) -> Option<Chunk> {
-        let chunk = self.receive.read_chunk(self.read_len_max(len_max))?;
+        let chunk = self.receiver.queue.read_chunk(self.read_len_max(len_max))?;
         self.on_read(chunk.len());
         Some(chunk)
     }
 
     fn on_read(&mut self, bytes: usize) {
         self.counters.bytes_read += bytes as u64;
-        self.window_tuning.on_read(bytes);
+        self.receiver.window_tuning.on_read(bytes);
         self.note_read_urgent();
         self.tell_of_window();
     }
 
     /// Room was made, by reading or by a larger buffer.
     pub(crate) fn tell_of_window(&mut self) {
-        // RFC 9293, 3.8.6.2.2: the peer hears of a re-opened window when it is worth a segment. An ACK
-        // that is owed now, or due, says what the window is when it goes.
-        let (mss, shift) = (self.negotiated.payload_max_receive(), self.negotiated.receive_shift);
-        if self.acks.owed() != Owed::Now
-            && self.acks.due_count() == 0
-            && self.state.receives_data()
-            && self.receive.wants_update(mss, shift)
-        {
-            self.acks.owe_now();
-            self.counters.window_updates_sent += 1;
+        if self.state.receives_data() {
+            self.receiver.tell_of_window(&self.negotiated, &mut self.counters);
         }
     }
 
@@ -574,13 +488,13 @@ impl Connection {
     #[must_use]
     pub fn peek(&self, out: &mut [u8]) -> usize {
         let len_max = self.read_len_max(out.len());
-        self.receive.peek(&mut out[..len_max])
+        self.receiver.queue.peek(&mut out[..len_max])
     }
 
     /// Bytes received and not yet read.
     #[must_use]
     pub fn readable_len(&self) -> usize {
-        self.receive.len()
+        self.receiver.queue.len()
     }
 
     /// What is held of the pool for bytes that arrived and were not read, those included that came ahead of their turn:
@@ -589,27 +503,28 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn unread_held_bytes(&self) -> usize {
-        self.receive.held_bytes()
+        self.receiver.queue.held_bytes()
     }
 
     /// Whether the blocks in which unread bytes lie are much longer than these: memory that
     /// [`Connection::copy_out`] can give back.
     #[must_use]
     pub fn holds_much_more_than_unread(&self) -> bool {
-        self.receive.holds_much_more()
+        self.receiver.queue.holds_much_more()
     }
 
     /// Copies unread bytes, about `bytes_max` at most, out of blocks of which they are the lesser part,
     /// so that these go back to `pool`; says how many.
     pub fn copy_out(&mut self, pool: &BlockPool, bytes_max: usize) -> usize {
-        self.receive.copy_out(pool, bytes_max)
+        self.receiver.queue.copy_out(pool, bytes_max)
     }
 
     /// Whether the peer's FIN is here and all before it was read, whatever became of the other direction then.
     #[must_use]
     pub fn at_end_of_stream(&self) -> bool {
-        self.receive.len() == 0
-            && (self.receive.has_fin() || (self.state == State::Closed && self.error.is_none()))
+        self.receiver.queue.len() == 0
+            && (self.receiver.queue.has_fin()
+                || (self.state == State::Closed && self.error.is_none()))
     }
 
     /// Closes this side's stream: a FIN follows the last queued byte. Receiving goes on.
@@ -632,9 +547,9 @@ impl Connection {
         match self.state {
             State::SynSent => self.enter_closed(None),
             State::Closed | State::TimeWait | State::Closing | State::LastAck => {
-                self.receive.clear();
+                self.receiver.queue.clear();
             }
-            _ if self.receive.len() > 0 => self.fail_with_reset(None),
+            _ if self.receiver.queue.len() > 0 => self.fail_with_reset(None),
             State::FinWait2 => self.enter_fin_wait_2(now),
             _ => self.shutdown_write(),
         }
@@ -662,14 +577,15 @@ impl Connection {
     #[must_use]
     pub fn first_unacknowledged(&self) -> SeqNumber {
         // There SND.UNA stands behind the SYN, which nobody has acknowledged (`fast_open.rs`).
-        if self.is_opening_fast() { self.send.iss } else { self.send.una }
+        if self.is_opening_fast() { self.sender.sequence.iss } else { self.sender.sequence.una }
     }
 
     /// Whether `sequence` was sent and is not acknowledged: what an ICMP error must quote to be
     /// believed (RFC 5927, 4.1).
     #[must_use]
     pub fn is_outstanding(&self, sequence: SeqNumber) -> bool {
-        self.first_unacknowledged().is_at_or_before(sequence) && sequence.is_before(self.send.max)
+        self.first_unacknowledged().is_at_or_before(sequence)
+            && sequence.is_before(self.sender.sequence.max)
     }
 
     /// ICMP says that the peer cannot be reached. `sequence` is that of the segment it quotes: one
@@ -710,12 +626,12 @@ impl Connection {
             return self.state == State::Closed;
         }
         let timestamps = self.negotiated.timestamps.as_ref();
-        crate::time_wait::replaces(now, timestamps, self.receive.next(), syn)
+        crate::time_wait::replaces(now, timestamps, self.receiver.queue.next(), syn)
     }
 
     /// The least initial sequence number of a connection that replaces this one.
     #[must_use]
     pub fn next_isn_min(&self) -> SeqNumber {
-        self.send.max + 1
+        self.sender.sequence.max + 1
     }
 }

@@ -6,7 +6,7 @@
 //! its own when it first counts something, and its owner may collect that later. What is to be known
 //! of each connection stands in [`crate::info`].
 
-use crate::recovery::Flight;
+use crate::sender::recovery::Flight;
 use core::ops::{Deref, DerefMut};
 
 counters::counters! {

@@ -24,7 +24,7 @@
 use crate::config::Parameters;
 use crate::connection::Connection;
 use crate::event::Events;
-use crate::receive_queue::Arrival;
+use crate::receiver::queue::Arrival;
 use crate::state::State;
 use batch::{BlockPool, Chunk};
 use time::Instant;
@@ -83,13 +83,13 @@ impl Connection {
         let irs = Some(syn.sequence);
         connection.fast_open =
             Some(Box::new(FastOpen { option: cookie, irs, ..FastOpen::default() }));
-        let room = connection.receive.window() as usize;
+        let room = connection.receiver.queue.window() as usize;
         if let Some(mut data) = data.filter(|data| !data.is_empty()) {
             data.truncate(room);
-            let before = connection.receive.next();
-            if connection.receive.insert(0, data, true, pool) == Arrival::InOrder {
+            let before = connection.receiver.queue.next();
+            if connection.receiver.queue.insert(0, data, true, pool) == Arrival::InOrder {
                 // Where the pool is low it is a part.
-                let len = connection.receive.next().offset_from(before);
+                let len = connection.receiver.queue.next().offset_from(before);
                 connection.counters.bytes_received += u64::from(len);
                 connection.counters.fast_open_bytes_received += u64::from(len);
                 connection.totals.bytes_received += u64::from(len);
@@ -125,7 +125,7 @@ impl Connection {
         if self.urgent.is_sending() {
             return 0;
         }
-        self.send_queue.len_of_segment(self.send.iss + 1, self.room_with_syn(part))
+        self.sender.queue.len_of_segment(self.sender.sequence.iss + 1, self.room_with_syn(part))
     }
 
     /// How many bytes may go with the SYN that [`Connection::offer_fast_open`] prepared; 0 where none
@@ -161,17 +161,18 @@ impl Connection {
         part.learned = given.filter(|_| has_asked);
         // The answer to the first SYN after all, where it says anything of what only that had.
         part.failed &= part.learned.is_none();
-        if header.acknowledgment.is_after(self.send.una) {
+        if header.acknowledgment.is_after(self.sender.sequence.una) {
             part.failed = false;
-            self.send.on_ack(header.acknowledgment);
-            let taken = self.send_queue.acknowledge(self.send.una) as u64;
+            self.sender.sequence.on_ack(header.acknowledgment);
+            let taken = self.sender.queue.acknowledge(self.sender.sequence.una) as u64;
             self.counters.bytes_sent += taken;
             self.counters.bytes_acknowledged += taken;
             self.counters.fast_open_bytes_sent += taken;
             self.totals.bytes_sent += taken;
             self.totals.bytes_acknowledged += taken;
             self.totals.data_segments_sent += u64::from(taken > 0);
-            self.totals.syn_data = taken > 0 && self.send.una == self.send.nxt;
+            self.totals.syn_data =
+                taken > 0 && self.sender.sequence.una == self.sender.sequence.nxt;
         }
     }
 
@@ -185,7 +186,7 @@ impl Connection {
     /// comes first. Nor where the peer cannot be reached for now: who has not heard the SYN-ACK believes nothing that
     /// follows it, so the rest waits for the handshake's end.
     pub(crate) fn answers_early(&self) -> bool {
-        let is_whole = self.unanswered.syns == 0 && self.recovery.lost_bytes() == 0;
+        let is_whole = self.unanswered.syns == 0 && self.sender.recovery.lost_bytes() == 0;
         let is_unheard = self.unreachable.is_some();
         self.is_opening_fast() && !self.owing.syn && is_whole && !is_unheard
     }
@@ -193,6 +194,6 @@ impl Connection {
     /// One past IRS, whatever came with the SYN.
     pub(crate) fn after_peer_syn(&self) -> SeqNumber {
         let irs = self.fast_open.as_ref().and_then(|part| part.irs);
-        irs.map_or(self.receive.next(), |irs| irs + 1)
+        irs.map_or(self.receiver.queue.next(), |irs| irs + 1)
     }
 }

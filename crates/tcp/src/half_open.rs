@@ -12,10 +12,10 @@
 
 use crate::config::Parameters;
 use crate::connection::Connection;
-use crate::ecn::Ecn;
 use crate::options::{Negotiated, TIMESTAMP_TICK};
 use crate::output::Opening;
 use crate::reset::ResetReply;
+use crate::sender::ecn::Ecn;
 use crate::timers::Timer;
 use counters::DropReason;
 use time::Instant;
@@ -317,11 +317,11 @@ impl HalfOpen {
             connection.on_syn_timeout(now);
         }
         connection.owing.syn = false;
-        connection.send.on_sent(self.iss + 1);
-        connection.acks.on_sent();
-        connection.last_ack_sent = connection.receive.next();
-        connection.syn_sent_at = self.measured_from(now);
-        let rto = connection.rtt.rto();
+        connection.sender.sequence.on_sent(self.iss + 1);
+        connection.receiver.acks.on_sent();
+        connection.receiver.last_ack_sent = connection.receiver.queue.next();
+        connection.sender.syn_sent_at = self.measured_from(now);
+        let rto = connection.sender.rtt.rto();
         connection.timers.set(Timer::Retransmission, sent_at + rto);
         connection
     }
@@ -432,7 +432,7 @@ mod tests {
         let pool = batch::BlockPool::new(batch::PoolConfig::default());
         assert_eq!(connection.on_segment(now, segment, &pool), Ok(()));
         assert_eq!(connection.state(), State::Established);
-        assert_eq!((connection.payload_max(), connection.send.window), (900, 800));
+        assert_eq!((connection.payload_max(), connection.sender.sequence.window), (900, 800));
         assert_eq!(connection.smoothed_rtt(), Some(time::Duration::from_millis(50)));
         assert!(!connection.wants_transmit(now));
     }

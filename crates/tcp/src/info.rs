@@ -4,10 +4,9 @@
 //! sums that nothing else needs. Windows, rates and everything that counts data are in bytes here,
 //! where Linux counts segments; [`TcpInfo::segments`] converts.
 
-use crate::chronograph::Waits;
-use crate::congestion::Congestion as _;
 use crate::connection::Connection;
-use crate::recovery::RecoveryState;
+use crate::sender::congestion::Congestion as _;
+use crate::sender::recovery::RecoveryState;
 use crate::state::State;
 use time::{Duration, Instant};
 use wire::SeqNumber;
@@ -200,51 +199,55 @@ impl Connection {
     pub fn info(&self, now: Instant) -> TcpInfo {
         let Totals { segments_received, segments_sent, .. } = self.totals;
         let negotiated = &self.negotiated;
-        let times = self.chronograph.times(now);
+        let times = self.sender.chronograph.times(now);
         TcpInfo {
             state: self.state,
-            recovery: self.recovery.state(),
+            recovery: self.sender.recovery.state(),
             retransmits: self.unanswered.timeouts.max(self.unanswered.syns),
             probes: self.unanswered.window_probes + self.unanswered.keepalive_probes,
-            backoff: self.rtt.backoff_count(),
+            backoff: self.sender.rtt.backoff_count(),
             timestamps: negotiated.timestamps.is_some(),
             sack: negotiated.sack,
-            ecn: self.ecn.is_on(),
+            ecn: self.sender.ecn.is_on(),
             syn_data: self.totals.syn_data,
             window_scale: negotiated.window_shifts(),
-            rto: self.rtt.rto(),
+            rto: self.sender.rtt.rto(),
             ato: self.config.deferred_acks_interval,
             send_mss_bytes: negotiated.payload_max(),
             receive_mss_bytes: negotiated.payload_max_receive(),
             advertised_mss_bytes: negotiated.mss_announced().into(),
             path_mss_bytes: negotiated.mss_send().into(),
-            send_next: self.send.nxt,
-            receive_next: self.receive.next(),
-            unacknowledged_bytes: self.send.flight(),
-            sacked_bytes: self.recovery.sacked_bytes(),
-            lost_bytes: self.recovery.lost_bytes(),
-            again_bytes: self.recovery.again_bytes(),
+            send_next: self.sender.sequence.nxt,
+            receive_next: self.receiver.queue.next(),
+            unacknowledged_bytes: self.sender.sequence.flight(),
+            sacked_bytes: self.sender.recovery.sacked_bytes(),
+            lost_bytes: self.sender.recovery.lost_bytes(),
+            again_bytes: self.sender.recovery.again_bytes(),
             unsent_bytes: self.unsent_len() as u32,
-            outstanding: self.recovery.segments(&self.send, negotiated.payload_max()),
-            since_data_sent: now - self.last_data_sent_at,
+            outstanding: self
+                .sender
+                .recovery
+                .segments(&self.sender.sequence, negotiated.payload_max()),
+            since_data_sent: now - self.sender.last_data_sent_at,
             since_received: now - self.last_received_at,
-            since_data_received: now - self.acks.last_data_at().unwrap_or(self.last_received_at),
-            rtt: self.rtt.smoothed(),
-            rtt_variation: self.rtt.variation(),
-            rtt_min: self.rtt.min_rtt(),
-            receive_rtt: self.window_tuning.rtt(self.rtt.smoothed_ns()),
+            since_data_received: now
+                - self.receiver.acks.last_data_at().unwrap_or(self.last_received_at),
+            rtt: self.sender.rtt.smoothed(),
+            rtt_variation: self.sender.rtt.variation(),
+            rtt_min: self.sender.rtt.min_rtt(),
+            receive_rtt: self.receiver.window_tuning.rtt(self.sender.rtt.smoothed_ns()),
             congestion: self.config.congestion.algorithm.name(),
-            congestion_window_bytes: self.congestion.window(),
-            slow_start_threshold_bytes: self.congestion.slow_start_threshold(),
-            reordering_segments: self.recovery.reordering(),
-            delivered_bytes: self.recovery.rate.delivered_bytes(),
-            lost_bytes_total: self.recovery.rate.lost_bytes(),
+            congestion_window_bytes: self.sender.congestion.window(),
+            slow_start_threshold_bytes: self.sender.congestion.slow_start_threshold(),
+            reordering_segments: self.sender.recovery.reordering(),
+            delivered_bytes: self.sender.recovery.rate.delivered_bytes(),
+            lost_bytes_total: self.sender.recovery.rate.lost_bytes(),
             pacing_rate: self.pacing_rate(),
-            delivery_rate: self.recovery.rate.last(),
-            send_window_bytes: self.send.window,
-            receive_window_bytes: self.receive.window(),
-            receive_buffer_bytes: self.receive.capacity(),
-            send_buffer_bytes: self.send_queue.capacity(),
+            delivery_rate: self.sender.recovery.rate.last(),
+            send_window_bytes: self.sender.sequence.window,
+            receive_window_bytes: self.receiver.queue.window(),
+            receive_buffer_bytes: self.receiver.queue.capacity(),
+            send_buffer_bytes: self.sender.queue.capacity(),
             segments_sent,
             segments_received,
             data_segments_sent: self.totals.data_segments_sent,
@@ -262,20 +265,5 @@ impl Connection {
             window_limited: times.window_limited,
             send_buffer_limited: times.send_buffer_limited,
         }
-    }
-
-    /// Takes note of what the sender waits for from now on. `window_closed`: the peer's window holds
-    /// data back.
-    pub(crate) fn note_wait(&mut self, now: Instant, window_closed: bool) {
-        let waits = if self.send_queue.len() == 0 {
-            Waits::Nothing
-        } else if window_closed {
-            Waits::PeerWindow
-        } else if self.send_queue.room() == 0 && self.send_queue.len_from(self.send.nxt) == 0 {
-            Waits::SendBuffer
-        } else {
-            Waits::Path
-        };
-        self.chronograph.enter(now, waits);
     }
 }

@@ -11,15 +11,9 @@
 //! Read first: RFC 9293, 3.10 (event processing), then RFC 7323 (timestamps, window scale), RFC
 //! 5681 and RFC 6675 (congestion, SACK recovery), RFC 6298 (timeouts), RFC 5961 (blind attacks).
 
-mod acknowledging;
-mod assembler;
-mod chronograph;
 mod config;
-mod congestion;
 mod connection;
 mod counters;
-mod duplicates;
-mod ecn;
 mod event;
 mod fast_open;
 mod half_open;
@@ -28,47 +22,38 @@ mod input;
 mod isn;
 mod options;
 mod output;
-mod pacing;
-mod path_mtu;
-mod rate;
-mod receive_queue;
-mod recovery;
+mod receiver;
 mod reset;
 mod room;
-mod rtt;
-mod send_queue;
-mod send_sequence;
-mod sent;
+mod sender;
 mod settings;
 mod state;
 mod syn_cookie;
 mod time_wait;
 mod timeouts;
 mod timers;
-mod unstretched;
 mod urgent;
 mod user_timeout;
-mod window_tuning;
 
-pub use crate::assembler::AssemblerConfig;
 pub use crate::config::{
     Config, Keepalive, MSS_DEFAULT_IPV4, MSS_DEFAULT_IPV6, MSS_MIN, Parameters,
 };
-pub use crate::congestion::{Algorithm, CongestionConfig, Idle};
 pub use crate::connection::Connection;
 pub use crate::counters::{Lent, TcpCounters};
-pub use crate::ecn::EcnMode;
 pub use crate::event::{ConnectionError, Events, SendError};
 pub use crate::fast_open::FastOpenOutcome;
 pub use crate::half_open::{HalfOpen, Verdict};
 pub use crate::info::{SegmentCounts, TcpInfo};
 pub use crate::input::{Follower, Segment};
 pub use crate::isn::IsnGenerator;
-pub use crate::pacing::Pacing;
-pub use crate::path_mtu::PathProbing;
-pub use crate::recovery::RecoveryState;
+pub use crate::receiver::assembler::AssemblerConfig;
 pub use crate::reset::{ResetReply, push_control, reset_reply};
-pub use crate::rtt::RttConfig;
+pub use crate::sender::congestion::{Algorithm, CongestionConfig, Idle};
+pub use crate::sender::ecn::EcnMode;
+pub use crate::sender::pacing::Pacing;
+pub use crate::sender::path_mtu::PathProbing;
+pub use crate::sender::recovery::RecoveryState;
+pub use crate::sender::rtt::RttConfig;
 pub use crate::state::State;
 pub use crate::syn_cookie::{SYN_COOKIE_LIFETIME, SynCookies};
 pub use crate::time_wait::{TimeWait, TimeWaitVerdict};

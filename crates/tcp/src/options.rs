@@ -1,8 +1,9 @@
 //! What the two SYNs agreed on, and the timestamps of the segments after them (RFC 7323).
 
 use crate::config::{Config, MSS_MIN, Parameters};
+use crate::connection::BUFFER_BYTES_MAX;
 use time::{Duration, Instant};
-use wire::{SeqNumber, TcpHeader, TcpOptions, TcpTimestamps};
+use wire::{SackBlocks, SeqNumber, TcpHeader, TcpOptions, TcpTimestamps};
 
 /// RFC 7323, 2.3: a shift count above 14 MUST be taken for 14.
 pub(crate) const WINDOW_SHIFT_MAX: u8 = 14;
@@ -225,6 +226,33 @@ impl Negotiated {
     /// Whether the header lacks a timestamp that was agreed on (RFC 7323, 3.2).
     pub(crate) fn is_missing_timestamp(&self, header: &TcpHeader) -> bool {
         self.timestamps.is_some() && header.options.timestamps.is_none()
+    }
+
+    /// The options of a segment that is no SYN.
+    pub(crate) fn options(&self, now: Instant, sack: SackBlocks) -> TcpOptions {
+        let timestamps = self.timestamps.map(|timestamps| timestamps.option(now));
+        TcpOptions { timestamps, sack, ..TcpOptions::default() }
+    }
+
+    /// Four blocks fit the 40 bytes of options without timestamps, 2 + 4 * 8 = 34, and three beside
+    /// them: with their own 10, four would take 44 before any padding.
+    pub(crate) fn sack_blocks_max(&self) -> usize {
+        if self.timestamps.is_some() { 3 } else { 4 }
+    }
+
+    /// The smallest buffer that works with the handshake's window scale: windows are rounded down to its units,
+    /// so of less than one nothing could ever be announced; and of two at least one is announced again, by the
+    /// rule of silly windows, when all was read.
+    pub(crate) fn receive_buffer_least(&self) -> usize {
+        match self.receive_shift {
+            0 => 1,
+            shift => 2 << shift,
+        }
+    }
+
+    /// The largest buffer that the handshake's window scale can announce.
+    pub(crate) fn receive_buffer_largest(&self) -> usize {
+        (65_535_usize << self.receive_shift).min(BUFFER_BYTES_MAX)
     }
 }
 

@@ -2,9 +2,8 @@
 //! the sizes of its buffers.
 
 use crate::config::Config;
-use crate::congestion::{Algorithm, Congestion as _, Controller};
 use crate::connection::{BUFFER_BYTES_MAX, Connection};
-use crate::window_tuning::growth_max;
+use crate::sender::congestion::{Algorithm, Controller};
 use std::sync::Arc;
 use time::Instant;
 
@@ -40,7 +39,7 @@ impl Cork {
 impl Connection {
     /// Small segments are sent at once from now on, or no more.
     pub fn set_nodelay(&mut self, nodelay: bool) {
-        self.nodelay = nodelay;
+        self.sender.nodelay = nodelay;
     }
 
     /// Uses another congestion control from now on. It begins like that of a new connection, with
@@ -50,50 +49,43 @@ impl Connection {
         if self.config.congestion.algorithm != algorithm {
             self.config_mut().congestion.algorithm = algorithm;
             let mss = self.negotiated.payload_max();
-            self.congestion = Controller::new(&self.config.congestion, mss);
-            self.tell_round_trip(now);
-            self.tell_loss(now);
-        }
-    }
-
-    /// A controller that begins is told the round trip, where the handshake or data has measured one.
-    pub(crate) fn tell_round_trip(&mut self, now: Instant) {
-        if let Some(rtt) = self.rtt.smoothed() {
-            self.congestion.on_round_trip(now, rtt);
+            self.sender.congestion = Controller::new(&self.config.congestion, mss);
+            self.sender.tell_round_trip(now);
+            self.sender.tell_loss(now, self.negotiated.payload_max());
         }
     }
 
     /// Acknowledges the next segments at once, and what waits for its acknowledgment (TCP_QUICKACK), or does
     /// so no more: until the policy of the connection says otherwise.
     pub fn set_quick_acks(&mut self, on: bool) {
-        self.acks.set_quick(on);
+        self.receiver.acks.set_quick(on);
     }
 
     /// Whether small segments are sent at once.
     #[must_use]
     pub fn nodelay(&self) -> bool {
-        self.nodelay
+        self.sender.nodelay
     }
 
     /// Whether each segment takes several ways, so that the peer gets all of them twice: then neither
     /// duplicate ACKs (of peers without SACK) nor reports of duplicates are believed. What is lost by every way
     /// is found by SACK, or else by the timers.
     pub fn set_path_duplicates(&mut self, on: bool) {
-        self.recovery.path_duplicates = on;
+        self.sender.recovery.path_duplicates = on;
     }
 
     /// Holds back segments that are not full, until it is called with `false` or the stream ends
     /// (TCP_CORK, and MSG_MORE of one call): the application will add to them soon.
     pub fn set_cork(&mut self, corked: bool) {
-        self.cork = if corked { Cork::In } else { Cork::Out };
+        self.sender.cork = if corked { Cork::In } else { Cork::Out };
     }
 
     /// The application would add to what a cork holds back, and waits for room: until it has added, nothing is held
     /// back that no acknowledgment on its way will make room behind. Says whether there is a cork that was not eased.
     pub fn ease_cork(&mut self) -> bool {
-        let is_in = self.cork == Cork::In;
+        let is_in = self.sender.cork == Cork::In;
         if is_in {
-            self.cork = Cork::Eased;
+            self.sender.cork = Cork::Eased;
         }
         is_in
     }
@@ -101,55 +93,31 @@ impl Connection {
     /// Fixes the size of the send buffer: it no longer follows what may be in flight. What is queued
     /// stays.
     pub fn set_send_buffer(&mut self, bytes: usize) {
-        self.send_limit_bytes = 0;
-        self.send_queue.set_capacity(bytes.clamp(1, BUFFER_BYTES_MAX));
-    }
-
-    /// What may be in flight grew: while that is sent, as much should be queued behind it.
-    pub(crate) fn tune_send_buffer(&mut self) {
-        let flight_max = self.congestion.window().min(self.send.window);
-        let limit_bytes = growth_max(self.send_limit_bytes as usize, self.rtt.min_rtt_ns());
-        let wanted = (flight_max.saturating_mul(2) as usize).min(limit_bytes);
-        if wanted > self.send_queue.capacity() {
-            self.send_queue.set_capacity(wanted);
-        }
+        self.sender.buffer_limit_bytes = 0;
+        self.sender.queue.set_capacity(bytes.clamp(1, BUFFER_BYTES_MAX));
     }
 
     /// Size of the send buffer in bytes.
     #[must_use]
     pub fn send_buffer(&self) -> usize {
-        self.send_queue.capacity()
+        self.sender.queue.capacity()
     }
 
     /// Fixes the size of the receive buffer: it no longer follows what is read. What the handshake's window
     /// scale cannot announce is not used: neither more than 65,535 of its units nor less than two. A window that
     /// was announced is not taken back.
     pub fn set_receive_buffer(&mut self, bytes: usize) {
-        self.window_tuning.turn_off();
-        let (least, largest) = (self.receive_buffer_least(), self.receive_buffer_largest());
-        self.receive.set_capacity(bytes.clamp(least, largest));
+        self.receiver.window_tuning.turn_off();
+        let (least, largest) =
+            (self.negotiated.receive_buffer_least(), self.negotiated.receive_buffer_largest());
+        self.receiver.queue.set_capacity(bytes.clamp(least, largest));
         self.tell_of_window();
-    }
-
-    /// The smallest buffer that works with the handshake's window scale: windows are rounded down to its units,
-    /// so of less than one nothing could ever be announced; and of two at least one is announced again, by the
-    /// rule of silly windows, when all was read.
-    pub(crate) fn receive_buffer_least(&self) -> usize {
-        match self.negotiated.receive_shift {
-            0 => 1,
-            shift => 2 << shift,
-        }
-    }
-
-    /// The largest buffer that the handshake's window scale can announce.
-    pub(crate) fn receive_buffer_largest(&self) -> usize {
-        (65_535_usize << self.negotiated.receive_shift).min(BUFFER_BYTES_MAX)
     }
 
     /// Size of the receive buffer in bytes.
     #[must_use]
     pub fn receive_buffer(&self) -> usize {
-        self.receive.capacity()
+        self.receiver.queue.capacity()
     }
 
     /// Settings to be changed: from now on this connection has a copy of its own, which costs as

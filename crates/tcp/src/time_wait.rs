@@ -54,9 +54,9 @@ impl Connection {
         (self.state == State::TimeWait && !self.wants_transmit(now)).then(|| TimeWait {
             local_port: self.local_port,
             remote_port: self.remote_port,
-            send_next: self.send.max,
-            receive_next: self.receive.next(),
-            window_field: self.window_field(),
+            send_next: self.sender.sequence.max,
+            receive_next: self.receiver.queue.next(),
+            window_field: self.receiver.window_field(&self.negotiated),
             timestamps: self.negotiated.timestamps,
             answered_at: None,
             entered_at: now,

@@ -1,9 +1,8 @@
 //! What happens when a deadline has passed.
 
-use crate::chronograph::Waits;
-use crate::congestion::Congestion as _;
 use crate::connection::Connection;
-use crate::recovery::RecoveryState;
+use crate::sender::chronograph::Waits;
+use crate::sender::congestion::Congestion as _;
 use crate::state::State;
 use crate::timers::Timer;
 use counters::trace;
@@ -24,7 +23,7 @@ impl Connection {
                 local_port = self.local_port,
                 remote_port = self.remote_port,
                 timer = ?timer,
-                rto = ?self.rtt.rto(),
+                rto = ?self.sender.rtt.rto(),
                 "timer went off"
             );
             match timer {
@@ -32,7 +31,7 @@ impl Connection {
                 Timer::Loss => self.on_loss_timeout(now),
                 Timer::Persist => self.on_persist_timeout(),
                 Timer::DelayedAck => {
-                    self.acks.on_timeout();
+                    self.receiver.acks.on_timeout();
                     self.counters.delayed_acks += 1;
                 }
                 Timer::Keepalive => self.on_keepalive_timeout(now),
@@ -54,7 +53,7 @@ impl Connection {
         if matches!(self.state, State::SynSent | State::SynReceived) {
             return self.on_syn_timeout(now);
         }
-        if self.send.flight() == 0 || !self.state.sends_data() {
+        if self.sender.sequence.flight() == 0 || !self.state.sends_data() {
             return;
         }
         self.counters.retransmission_timeouts += 1;
@@ -63,45 +62,50 @@ impl Connection {
             // RFC 9293, 3.8.3: R2 is reached.
             return self.fail_with_reset(Some(self.timeout_error()));
         }
-        self.check_black_hole(now);
-        // A peer whose window is closed has the count begin anew with each answer, and the same segment goes again.
-        let again = self.unanswered.timeouts > 1 || self.recovery.is_timed_out(self.send.una);
-        if again && self.recovery.state() == RecoveryState::Loss {
-            self.congestion.on_timeout_again();
-        } else {
-            // In fast recovery, too: RFC 5681, 4.3 takes the loss of a retransmission for a second
-            // indication, for which ssthresh MUST be lowered again. (Linux lowers it once.)
-            let flight = self.send.flight();
-            self.congestion.on_timeout(now, flight, self.negotiated.payload_max());
-            self.counters.reductions_for_timeout += 1;
-        }
-        // Again, too: new data may have left since, and with it the CWR of the first.
-        self.ecn.on_reduced(self.send.nxt);
-        self.rtt.on_backoff();
-        self.recovery.on_timeout(now, &self.send, again, self.round_trips());
+        self.sender.check_black_hole(
+            now,
+            self.unanswered.timeouts,
+            &self.config,
+            &mut self.negotiated,
+            &mut self.counters,
+        );
+        let is_repeated = self.unanswered.timeouts > 1;
+        let mss = self.negotiated.payload_max();
+        self.sender.on_timeout(now, is_repeated, mss, &mut self.counters);
         self.timers.stop(Timer::Loss);
     }
 
     /// What came out of order has had its time (RFC 8985, 6.2, step 5), or the flight has been silent for
     /// so long that its tail may be lost (RFC 8985, 7.3).
     fn on_loss_timeout(&mut self, now: Instant) {
-        if self.send.flight() == 0 || !self.state.sends_data() {
+        if self.sender.sequence.flight() == 0 || !self.state.sends_data() {
             return;
         }
-        if self.probe_timeout_ns().is_some() {
-            self.recovery.probe.owed = true;
-            return self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
+        if self.sender.probe_timeout_ns(&self.config, self.negotiated.payload_max()).is_some() {
+            self.sender.recovery.probe.owed = true;
+            return self.timers.set(Timer::Retransmission, self.sender.rtt.expires_at(now));
         }
-        let losses = self.detect_losses(now, false);
+        let losses = self.sender.detect_losses(
+            now,
+            false,
+            self.negotiated.payload_max(),
+            &mut self.counters,
+        );
         if losses.bytes > 0 {
             self.counters.reordering_timeouts += 1;
             // RFC 8985, 8: one of the timers at a time; what is lost is sent first, also where both are due by now.
-            self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
+            self.timers.set(Timer::Retransmission, self.sender.rtt.expires_at(now));
         }
-        if self.wants_fast_recovery(losses.again_count) {
-            let sacked = self.recovery.sacked_bytes();
-            self.enter_fast_recovery(now, self.send.flight(), sacked);
-            self.reduce_proportionally(0, false);
+        if self.sender.wants_fast_recovery(losses.again_count) {
+            let sacked = self.sender.recovery.sacked_bytes();
+            self.sender.enter_fast_recovery(
+                now,
+                self.sender.sequence.flight(),
+                sacked,
+                self.negotiated.payload_max(),
+                &mut self.counters,
+            );
+            self.sender.reduce_proportionally(0, false, self.negotiated.payload_max());
         }
         if let Some(deadline) = losses.next_at {
             self.timers.set(Timer::Loss, deadline);
@@ -128,15 +132,20 @@ impl Connection {
         if self.unanswered.syns > retries {
             return self.enter_closed(Some(self.timeout_error()));
         }
-        self.rtt.on_syn_timeout();
+        self.sender.rtt.on_syn_timeout();
         self.on_fast_open_timeout();
-        self.congestion.on_handshake_loss(self.negotiated.payload_max());
-        self.ecn.on_syn_timeout();
-        self.syn_sent_at = Instant::ZERO;
+        self.sender.congestion.on_handshake_loss(self.negotiated.payload_max());
+        self.sender.ecn.on_syn_timeout();
+        self.sender.syn_sent_at = Instant::ZERO;
         self.owing.syn = true;
-        if self.is_opening_fast() && self.send.flight() > 0 {
+        if self.is_opening_fast() && self.sender.sequence.flight() > 0 {
             let again = self.unanswered.syns > 1;
-            self.recovery.on_timeout(now, &self.send, again, self.round_trips());
+            self.sender.recovery.on_timeout(
+                now,
+                &self.sender.sequence,
+                again,
+                self.sender.round_trips(),
+            );
         }
     }
 
@@ -159,7 +168,7 @@ impl Connection {
             return;
         }
         let silence = now - self.last_received_at;
-        if silence < idle || self.send.flight() > 0 {
+        if silence < idle || self.sender.sequence.flight() > 0 {
             // MUST-26: only when nothing was received for the interval; what is in flight has a
             // timer of its own.
             self.unanswered.keepalive_probes = 0;
@@ -184,7 +193,9 @@ impl Connection {
     /// acknowledgment would bring news of it.
     #[inline]
     pub(crate) fn arm_persist(&mut self, now: Instant) {
-        if self.send.flight() == 0 && self.send_queue.len_from(self.send.nxt) > 0 {
+        if self.sender.sequence.flight() == 0
+            && self.sender.queue.len_from(self.sender.sequence.nxt) > 0
+        {
             self.await_window(now);
         }
     }
@@ -194,9 +205,9 @@ impl Connection {
         if !self.state.sends_data() || self.owing.window_probe || !self.is_window_closed() {
             return;
         }
-        self.chronograph.enter(now, Waits::PeerWindow);
+        self.sender.chronograph.enter(now, Waits::PeerWindow);
         let factor = 1_u32.checked_shl(self.unanswered.persist_backoff).unwrap_or(u32::MAX);
-        let interval = self.rtt.rto().saturating_mul(factor).min(self.config.rtt.rto_max);
+        let interval = self.sender.rtt.rto().saturating_mul(factor).min(self.config.rtt.rto_max);
         self.timers.set_if_idle(Timer::Persist, now + interval);
         // RFC 9293, 3.9.1.1: the user's timeout is one "for all data submitted to TCP", be it never sent.
         if let Some(user_timeout) = self.user_timeout() {
@@ -217,7 +228,7 @@ impl Connection {
         self.config_mut().user_timeout = timeout;
         // A dead one has nothing to wait for, though what it sent was never acknowledged.
         let waits = self.state != State::Closed
-            && (self.first_unacknowledged() != self.send.nxt
+            && (self.first_unacknowledged() != self.sender.sequence.nxt
                 || self.owing.window_probe
                 || self.timers.is_set(Timer::Persist));
         match self.user_timeout().filter(|_| waits) {

@@ -21,7 +21,7 @@ pub(crate) enum Timer {
     Keepalive,
     /// The connection may be forgotten: 2 MSL in TIME-WAIT, or the limit on an orphan's FIN-WAIT-2.
     Lifetime,
-    /// New data is released ([`crate::pacing`]).
+    /// New data is released ([`crate::sender::pacing`]).
     Pacing,
     /// Data has waited for its acknowledgment, or for the peer's window, for as long as the user allows
     /// (RFC 9293, 3.8.3).

@@ -67,7 +67,7 @@ impl Connection {
         let is_empty = chunk.is_empty();
         self.append(now, chunk)?;
         if !is_empty {
-            self.urgent.sent = Some(self.send_queue.end_sequence());
+            self.urgent.sent = Some(self.sender.queue.end_sequence());
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ impl Connection {
     /// that is next (RFC 9293, MUST-33); `None` where nothing urgent is ahead.
     #[must_use]
     pub fn urgent_mark(&self) -> Option<usize> {
-        self.urgent.mark(self.receive.position())
+        self.urgent.mark(self.receiver.queue.position())
     }
 
     /// How much one read may take: it stops at the mark, unless it begins there.
@@ -92,7 +92,7 @@ impl Connection {
     #[inline]
     pub(crate) fn note_read_urgent(&mut self) {
         if let Some(up) = self.urgent.received
-            && self.receive.position().is_at_or_after(up)
+            && self.receiver.queue.position().is_at_or_after(up)
         {
             self.urgent.received = None;
         }
@@ -108,7 +108,7 @@ impl Connection {
         let syn = u32::from(header.flags.contains(TcpFlags::SYN));
         let up = header.sequence + syn + u32::from(header.urgent);
         let is_news = self.urgent.received.is_none_or(|before| up.is_after(before));
-        if is_news && up.is_after(self.receive.position()) {
+        if is_news && up.is_after(self.receiver.queue.position()) {
             self.urgent.received = Some(up);
             self.counters.urgent_marks_received += 1;
             self.events.insert(Events::URGENT);

@@ -2,14 +2,14 @@
 //! blocks report, and the window it opens.
 
 use super::Incoming;
-use super::recovering::AckFacts;
-use crate::chronograph::Waits;
 use crate::connection::Connection;
 use crate::event::Events;
+use crate::sender::chronograph::Waits;
+use crate::sender::feedback::AckFacts;
 use crate::state::State;
 use crate::timers::Timer;
 use counters::DropReason;
-use time::{Duration, Instant};
+use time::Instant;
 use wire::{SeqNumber, TcpFlags, TcpHeader};
 
 impl Connection {
@@ -30,25 +30,35 @@ impl Connection {
         // 3.8.6.1, MUST-37).
         self.unanswered.window_probes = 0;
         self.unreachable = None;
-        if self.send.window == 0 {
+        if self.sender.sequence.window == 0 {
             self.forgive_timeouts();
         }
-        let flight_before = self.send.flight();
-        let advanced = ack.is_after(self.send.una);
-        let reports = !header.options.sack.is_empty() || self.recovery.probe.is_outstanding();
+        let flight_before = self.sender.sequence.flight();
+        let advanced = ack.is_after(self.sender.sequence.una);
+        let reports =
+            !header.options.sack.is_empty() || self.sender.recovery.probe.is_outstanding();
         if flight_before == 0 && !advanced && !reports {
             // The peer sends and we do not: there is nothing that the ACK could be about.
             self.take_window(header);
-            if self.send_queue.len() > 0 {
-                self.on_data_after_silence(now);
+            if self.sender.queue.len() > 0 {
+                self.sender.on_data_after_silence(now, &self.config, self.negotiated.payload_max());
             }
             self.on_echo(now, header, 0);
             return Ok(());
         }
-        let is_current = ack.is_at_or_after(self.send.una);
-        let acked = if advanced { self.send.on_ack(ack) } else { 0 };
+        let is_current = ack.is_at_or_after(self.sender.sequence.una);
+        let acked = if advanced { self.sender.sequence.on_ack(ack) } else { 0 };
         let mut facts = AckFacts { advanced, acked, flight_before, ..AckFacts::default() };
-        self.take_deliveries(now, header, &mut facts);
+        let counts = self.sender.take_deliveries(
+            now,
+            header,
+            &mut facts,
+            &self.negotiated,
+            &mut self.counters,
+        );
+        if counts {
+            self.count_deliveries(&facts);
+        }
         let same_window = self.take_window(header);
         let is_plain = Self::is_plain(incoming, same_window);
         facts.is_bare = is_plain && header.options.sack.is_empty();
@@ -75,10 +85,12 @@ impl Connection {
         let is_scaled = !header.flags.contains(TcpFlags::SYN);
         let shift = if is_scaled { self.negotiated.send_shift } else { 0 };
         let window = u32::from(header.window) << shift;
-        let same_window = window == self.send.window;
-        if self.send.on_window(header.sequence, header.acknowledgment, window) && window > 0 {
+        let same_window = window == self.sender.sequence.window;
+        if self.sender.sequence.on_window(header.sequence, header.acknowledgment, window)
+            && window > 0
+        {
             self.unanswered.persist_backoff = 0;
-            if self.send.flight() == 0 {
+            if self.sender.sequence.flight() == 0 {
                 self.timers.stop(Timer::Persist);
                 self.timers.stop(Timer::User);
                 self.owing.window_probe = false;
@@ -98,19 +110,11 @@ impl Connection {
     /// What is not acceptable is answered with a challenge ACK (RFC 5961, 5.2).
     #[inline]
     fn check_ack(&mut self, now: Instant, ack: SeqNumber) -> Result<(), DropReason> {
-        if !self.is_acceptable(ack) {
-            self.challenge(now);
+        if !self.sender.is_acceptable(ack) {
+            self.receiver.challenge(now, &mut self.counters);
             return Err(DropReason::BadAck);
         }
         Ok(())
-    }
-
-    /// RFC 5961, 5.2: acceptable is SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
-    #[inline]
-    pub(super) fn is_acceptable(&self, ack: SeqNumber) -> bool {
-        let behind = self.send.una.distance(ack);
-        let too_old = behind > 0 && behind.unsigned_abs() > self.send.window_max;
-        !too_old && !ack.is_after(self.send.max)
     }
 
     /// RFC 9293, 3.8.4, MUST-26: probes are sent "only when no sent data is outstanding, and no data or acknowledgment
@@ -126,22 +130,22 @@ impl Connection {
 
     /// SND.UNA moved.
     fn on_new_ack(&mut self, now: Instant, header: &TcpHeader, facts: &mut AckFacts) {
-        let released = self.send_queue.acknowledge(self.send.una);
-        self.urgent.on_acknowledged(self.send.una);
+        let released = self.sender.queue.acknowledge(self.sender.sequence.una);
+        self.urgent.on_acknowledged(self.sender.sequence.una);
         self.counters.bytes_acknowledged += released as u64;
         self.totals.bytes_acknowledged += released as u64;
         if released > 0 {
-            if self.send_queue.len() == 0 {
-                self.chronograph.enter(now, Waits::Nothing);
+            if self.sender.queue.len() == 0 {
+                self.sender.chronograph.enter(now, Waits::Nothing);
                 self.plan.release();
             }
             self.events.insert(Events::WRITABLE);
         }
         self.unanswered.timeouts = 0;
         self.unanswered.persist_backoff = 0;
-        self.tune_send_buffer();
-        self.check_path_probe(now);
-        facts.rtt_sample = self.sample_round_trip(now, header, facts);
+        self.sender.tune_send_buffer();
+        self.sender.check_path_probe(now, &mut self.negotiated, &mut self.counters);
+        facts.rtt_sample = self.sender.sample_round_trip(now, header, facts, &self.negotiated);
     }
 
     /// SND.UNA stayed, with data in flight: whether it is a duplicate ACK (RFC 5681, 2; RFC 6675, 2: with SACK, one
@@ -161,62 +165,22 @@ impl Connection {
 
     /// RFC 6298, 5.2 and 5.3.
     pub(super) fn restart_retransmission_timer(&mut self, now: Instant) {
-        if self.send.flight() == 0 {
+        if self.sender.sequence.flight() == 0 {
             self.timers.stop(Timer::Retransmission);
             self.timers.stop(Timer::Loss);
             self.timers.stop(Timer::User);
             return;
         }
-        self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
+        self.timers.set(Timer::Retransmission, self.sender.rtt.expires_at(now));
         if let Some(user_timeout) = self.user_timeout() {
             self.timers.set(Timer::User, now + user_timeout);
         }
     }
 
-    /// Measures the round trip: by the records of what was sent, which is exact, and once in a window
-    /// is enough; or else, as Karn's rule forbids to measure what was sent again, by the echo of our
-    /// timestamp (RFC 7323, 4.1).
-    fn sample_round_trip(
-        &mut self,
-        now: Instant,
-        header: &TcpHeader,
-        facts: &AckFacts,
-    ) -> Option<Duration> {
-        // It may not have moved for longer than numbers last.
-        self.measured_until = self.measured_until.later_of(self.send.una);
-        let Some(sent_at) = facts.delivered.first_sent_at.filter(|_| !facts.delivered.ambiguous)
-        else {
-            return self.sample_timestamp(now, header);
-        };
-        let rtt = now - sent_at;
-        if self.send.una == self.measured_until {
-            self.measured_until = self.send.nxt;
-            self.rtt.on_sample(rtt);
-            self.recovery.probe.on_round_trip();
-        }
-        // Zero measures the clock, not the path.
-        Some(rtt).filter(|rtt| !rtt.is_zero())
-    }
-
-    pub(super) fn sample_timestamp(
-        &mut self,
-        now: Instant,
-        header: &TcpHeader,
-    ) -> Option<Duration> {
-        let echo = header.options.timestamps.map(|timestamps| timestamps.echo);
-        let (ours, echo) = self.negotiated.timestamps.zip(echo)?;
-        let rtt = ours.round_trip(now, echo)?;
-        let flight = self.send.flight();
-        let expected = flight.div_ceil(2 * self.negotiated.payload_max()).max(1);
-        self.rtt.on_sample_of(rtt, expected);
-        self.recovery.probe.on_round_trip();
-        Some(rtt)
-    }
-
     /// What the ACK of our FIN means for the state.
     fn on_fin_acknowledged(&mut self, now: Instant) {
         let fin_acknowledged =
-            self.owing.fin && self.send.una.is_after(self.send_queue.end_sequence());
+            self.owing.fin && self.sender.sequence.una.is_after(self.sender.queue.end_sequence());
         if !fin_acknowledged {
             return;
         }

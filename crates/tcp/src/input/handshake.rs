@@ -23,7 +23,10 @@ impl Connection {
         let has_ack = incoming.flags.contains(TcpFlags::ACK);
         // First: ISS < SEG.ACK =< SND.NXT, where only the SYN was sent, and perhaps data with it.
         let ack = header.acknowledgment;
-        if has_ack && !(ack.is_after(self.send.iss) && ack.is_at_or_before(self.send.max)) {
+        if has_ack
+            && !(ack.is_after(self.sender.sequence.iss)
+                && ack.is_at_or_before(self.sender.sequence.max))
+        {
             self.owe_reset_for(incoming);
             return Err(DropReason::BadAck);
         }
@@ -45,7 +48,7 @@ impl Connection {
             self.acknowledge_syn(now, incoming);
             self.on_fast_open_reply(header);
             self.enter_established(now);
-            self.acks.owe_now();
+            self.receiver.acks.owe_now();
             return self.take_text_of_syn_ack(now, incoming, pool);
         }
         // Simultaneous open (RFC 9293, 3.5, figure 8): our SYN goes out again, with ACK. Data in such a SYN
@@ -74,21 +77,21 @@ impl Connection {
 
     /// Our SYN is acknowledged.
     pub(super) fn acknowledge_syn(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        self.send.on_ack(self.send.iss + 1);
-        self.measured_until = self.send.una;
-        if self.syn_sent_at == Instant::ZERO {
+        self.sender.sequence.on_ack(self.sender.sequence.iss + 1);
+        self.sender.measured_until = self.sender.sequence.una;
+        if self.sender.syn_sent_at == Instant::ZERO {
             // A client whose ACK was lost may have been silent until it had data: that measures no path. Of a SYN-ACK of
             // which only a cookie tells it is not known whether it was sent again.
             let is_silence = !self.owing.active && incoming.len() > 0;
             let may_be_earlier = self.owing.active || self.unanswered.syns > 0;
             let is_late = may_be_earlier && !self.is_answer_to_last_syn(now, incoming.header);
             if !is_silence && !is_late {
-                let _ = self.sample_timestamp(now, incoming.header);
+                let _ = self.sender.sample_timestamp(now, incoming.header, &self.negotiated);
             }
         } else {
-            self.rtt.on_sample(now - self.syn_sent_at);
+            self.sender.rtt.on_sample(now - self.sender.syn_sent_at);
         }
-        self.recovery.probe.on_round_trip();
+        self.sender.recovery.probe.on_round_trip();
     }
 
     /// Whether the answer echoes the timestamp of the SYN, or SYN-ACK, that was sent last. That of an earlier one, which
@@ -102,8 +105,9 @@ impl Connection {
             .timestamps
             .zip(header.options.timestamps)
             .and_then(|(ours, theirs)| ours.round_trip(now, theirs.echo));
-        age.zip(left)
-            .is_some_and(|(age, left)| age <= self.rtt.rto().saturating_sub(left) + TIMESTAMP_TICK)
+        age.zip(left).is_some_and(|(age, left)| {
+            age <= self.sender.rtt.rto().saturating_sub(left) + TIMESTAMP_TICK
+        })
     }
 
     /// The peer's SYN again in SYN-RECEIVED.
@@ -119,14 +123,19 @@ impl Connection {
         if !incoming.flags.contains(TcpFlags::ACK) {
             // Our SYN-ACK was lost.
             self.owing.syn = true;
-            self.ecn.on_syn_again(incoming.flags);
-            self.take_timestamp_of(now, incoming.header, incoming.sequence);
+            self.sender.ecn.on_syn_again(incoming.flags);
+            self.receiver.take_timestamp_of(
+                now,
+                incoming.header,
+                incoming.sequence,
+                &mut self.negotiated,
+            );
             return Err(DropReason::Duplicate);
         }
         // Simultaneous open: the peer's SYN-ACK acknowledges our SYN; its SYN was here before.
         incoming.flags = incoming.flags.without(TcpFlags::SYN);
         incoming.sequence += 1;
-        self.acks.owe_now();
+        self.receiver.acks.owe_now();
         Ok(())
     }
 
@@ -139,7 +148,9 @@ impl Connection {
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
         let ack = incoming.header.acknowledgment;
-        if !(ack.is_after(self.send.iss) && ack.is_at_or_before(self.send.max)) {
+        if !(ack.is_after(self.sender.sequence.iss)
+            && ack.is_at_or_before(self.sender.sequence.max))
+        {
             self.owe_reset_for(incoming);
             return Err(DropReason::BadAck);
         }

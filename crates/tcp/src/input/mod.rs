@@ -10,7 +10,6 @@
 //! dropped; an ACK or a reset that the RFC wants in return is then owed already.
 
 mod acknowledgment;
-mod cuts;
 mod data;
 mod handshake;
 mod marks;
@@ -20,13 +19,15 @@ mod train;
 pub use train::Follower;
 
 use crate::connection::{Connection, OwedReset};
+use crate::counters::Counting;
 use crate::event::ConnectionError;
+use crate::receiver::Receiver;
+use crate::receiver::cuts::Cuts;
+use crate::receiver::window_tuning::Observed;
 use crate::state::State;
 use crate::timers::Timer;
-use crate::window_tuning::Observed;
 use batch::{BlockPool, Chunk};
 use counters::DropReason;
-use cuts::Cuts;
 use time::{Instant, nanos};
 use wire::{SeqNumber, TcpFlags, TcpHeader};
 
@@ -112,7 +113,7 @@ impl Connection {
             began: segment.header.sequence,
             payload: segment.payload.filter(|payload| !payload.is_empty()),
             sparse: segment.sparse,
-            cuts: self.cuts(segment.header, segment.segment_len),
+            cuts: Cuts::of(segment.header, segment.segment_len, self.negotiated.mss_receive()),
             old: None,
             trimmed: false,
             beyond: false,
@@ -131,9 +132,9 @@ impl Connection {
     /// All segments of a device batch were handed in: decides whether to acknowledge now.
     pub fn on_batch_end(&mut self, now: Instant) {
         self.tune_receive_buffer(now);
-        let rtt_ns = self.window_tuning.rtt_ns(self.rtt.smoothed_ns());
+        let rtt_ns = self.receiver.window_tuning.rtt_ns(self.sender.rtt.smoothed_ns());
         let rtt_ns = rtt_ns.unwrap_or_else(|| nanos(self.config.deferred_acks_interval));
-        if self.acks.on_batch_end(now, rtt_ns) && self.state != State::Closed {
+        if self.receiver.acks.on_batch_end(now, rtt_ns) && self.state != State::Closed {
             self.timers.set_if_idle(Timer::DelayedAck, now + self.config.deferred_acks_interval);
         }
         self.arm_pacing(now);
@@ -142,19 +143,20 @@ impl Connection {
     /// Lets the receive buffer follow what the application reads, where a larger one is of use.
     fn tune_receive_buffer(&mut self, now: Instant) {
         let timestamps = self.negotiated.timestamps;
-        let echo = self.window_tuning.take_echo();
+        let echo = self.receiver.window_tuning.take_echo();
         let observed = Observed {
             now,
-            next: self.receive.next(),
-            edge: self.receive.edge(),
+            next: self.receiver.queue.next(),
+            edge: self.receiver.queue.edge(),
             echo: timestamps.zip(echo).and_then(|(ours, echo)| ours.age(now, echo)),
-            own_rtt_ns: self.rtt.smoothed_ns(),
-            own_rtt_min_ns: self.rtt.min_rtt_ns(),
+            own_rtt_ns: self.sender.rtt.smoothed_ns(),
+            own_rtt_min_ns: self.sender.rtt.min_rtt_ns(),
             mss: self.negotiated.payload_max_receive(),
         };
-        let wanted = self.window_tuning.on_batch_end(&observed, self.receive.capacity());
-        if let Some(wanted) = wanted.filter(|_| self.receive.may_grow()) {
-            self.receive.set_capacity(wanted);
+        let wanted =
+            self.receiver.window_tuning.on_batch_end(&observed, self.receiver.queue.capacity());
+        if let Some(wanted) = wanted.filter(|_| self.receiver.queue.may_grow()) {
+            self.receiver.queue.set_capacity(wanted);
             self.counters.receive_buffer_growths += 1;
             // All may be read, and nothing be owed with which the peer would hear of it.
             self.tell_of_window();
@@ -188,43 +190,6 @@ impl Connection {
         outcome
     }
 
-    /// PAWS (RFC 7323, 5.3 R1).
-    #[inline]
-    fn check_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        if incoming.flags.contains(TcpFlags::RST) || self.negotiated.timestamps.is_none() {
-            // RFC 7323, 5.2: a reset is never refused for its timestamp.
-            return Ok(());
-        }
-        if self.negotiated.is_missing_timestamp(incoming.header) {
-            self.counters.timestamps_missing += u64::from(incoming.segments());
-            if !self.config.timestamps_required {
-                // As from a peer that has none: it cannot be told from the past, and TS.Recent stays.
-                return Ok(());
-            }
-            if incoming.flags.contains(TcpFlags::SYN) {
-                // RFC 5961, 4.2: whatever else is the matter with a SYN, the peer MUST be asked: it may have
-                // restarted, and be one without timestamps now.
-                self.challenge(now);
-            }
-            return Err(DropReason::Paws);
-        }
-        let (Some(ours), Some(theirs)) =
-            (&mut self.negotiated.timestamps, incoming.header.options.timestamps)
-        else {
-            return Ok(());
-        };
-        if ours.is_old(now, theirs.value) {
-            // The old duplicate is answered, so that a peer that lost state can find out.
-            if incoming.len() > 0 {
-                self.acks.owe_now();
-            } else {
-                self.challenge(now);
-            }
-            return Err(DropReason::Paws);
-        }
-        Ok(())
-    }
-
     /// First: whether the segment is within the window (RFC 9293, 3.10.7.4); cuts it to that.
     #[inline]
     pub(super) fn check_sequence(
@@ -232,13 +197,13 @@ impl Connection {
         now: Instant,
         incoming: &mut Incoming<'_>,
     ) -> Result<(), DropReason> {
-        let next = self.receive.next();
+        let next = self.receiver.queue.next();
         if self.state == State::SynReceived && incoming.flags.contains(TcpFlags::SYN) {
             self.on_syn_again(now, incoming)?;
         }
         let offset = incoming.sequence.distance(next);
         let len = incoming.len();
-        let window = self.receive.window();
+        let window = self.receiver.queue.window();
         if offset == 0 && len <= window {
             // In order and within the window: nothing to cut.
             return Ok(());
@@ -250,7 +215,7 @@ impl Connection {
             }
             // RFC 5961, 4.2: "irrespective of the sequence number". Without its SYN the rest would be data.
             self.check_syn(now, incoming)?;
-            self.cut_front(incoming, old);
+            self.receiver.cut_front(incoming, old, self.totals.bytes_received, &mut self.counters);
         } else if offset.unsigned_abs() > window {
             return self.refuse_beyond(now, incoming);
         }
@@ -269,7 +234,7 @@ impl Connection {
             incoming.flags = incoming.flags.without(TcpFlags::FIN);
             (incoming.trimmed, incoming.beyond) = (true, true);
             if room == 0 {
-                self.acks.owe_now();
+                self.receiver.acks.owe_now();
             }
         }
         Ok(())
@@ -279,44 +244,62 @@ impl Connection {
     /// alone must not move TS.Recent ahead and have the peer's own segments refused by PAWS.
     #[inline]
     fn take_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        self.take_timestamp_of(now, incoming.header, incoming.began);
+        self.receiver.take_timestamp_of(now, incoming.header, incoming.began, &mut self.negotiated);
     }
 
-    /// The same for a segment with this header, which begins at `sequence`.
+    /// PAWS (RFC 7323, 5.3 R1).
     #[inline]
-    pub(super) fn take_timestamp_of(
-        &mut self,
-        now: Instant,
-        header: &TcpHeader,
-        sequence: SeqNumber,
-    ) {
-        if let (Some(ours), Some(theirs)) =
-            (&mut self.negotiated.timestamps, header.options.timestamps)
-            && !header.flags.contains(TcpFlags::RST)
-        {
-            let covers = sequence.is_at_or_before(self.last_ack_sent);
-            ours.on_segment(now, theirs.value, covers);
+    fn check_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        if incoming.flags.contains(TcpFlags::RST) || self.negotiated.timestamps.is_none() {
+            // RFC 7323, 5.2: a reset is never refused for its timestamp.
+            return Ok(());
         }
+        if self.negotiated.is_missing_timestamp(incoming.header) {
+            self.counters.timestamps_missing += u64::from(incoming.segments());
+            if !self.config.timestamps_required {
+                // As from a peer that has none: it cannot be told from the past, and TS.Recent stays.
+                return Ok(());
+            }
+            if incoming.flags.contains(TcpFlags::SYN) {
+                // RFC 5961, 4.2: whatever else is the matter with a SYN, the peer MUST be asked: it may have
+                // restarted, and be one without timestamps now.
+                self.receiver.challenge(now, &mut self.counters);
+            }
+            return Err(DropReason::Paws);
+        }
+        let (Some(ours), Some(theirs)) =
+            (&mut self.negotiated.timestamps, incoming.header.options.timestamps)
+        else {
+            return Ok(());
+        };
+        if ours.is_old(now, theirs.value) {
+            // The old duplicate is answered, so that a peer that lost state can find out.
+            if incoming.len() > 0 {
+                self.receiver.acks.owe_now();
+            } else {
+                self.receiver.challenge(now, &mut self.counters);
+            }
+            return Err(DropReason::Paws);
+        }
+        Ok(())
     }
 
-    /// Forgets the first `count` sequence numbers, which arrived before.
-    fn cut_front(&mut self, incoming: &mut Incoming<'_>, count: u32) {
-        let segments = incoming.segments();
-        incoming.began = incoming.began(count);
-        if let Some(payload) = &mut incoming.payload {
-            let old = (count as usize).min(payload.len());
-            incoming.old = self.find_old(incoming.sequence, &payload.bytes()[..old]);
-            payload.trim_front(count as usize);
-            if payload.is_empty() {
-                incoming.payload = None;
-            }
-            // What is new of the last may be its FIN.
-            let before_last = segments - 1;
-            self.note_again(incoming.cuts.count_whole(count).min(before_last));
-            incoming.cuts = incoming.cuts.behind(count);
+    /// Fourth: a SYN in the window (RFC 5961, 4.2): a challenge ACK, and nothing else.
+    #[inline]
+    fn check_syn(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        if !incoming.flags.contains(TcpFlags::SYN) {
+            return Ok(());
         }
-        incoming.sequence += count;
-        incoming.trimmed = true;
+        self.receiver.challenge(now, &mut self.counters);
+        Err(DropReason::BadState)
+    }
+
+    fn refuse_beyond(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        // RFC 5961, 3.2 drops a reset outside the window in silence.
+        if !incoming.flags.contains(TcpFlags::RST) {
+            self.receiver.challenge(now, &mut self.counters);
+        }
+        Err(DropReason::OutOfWindow)
     }
 
     /// The segment lies before RCV.NXT altogether.
@@ -337,48 +320,45 @@ impl Connection {
             // Our ACK was lost: the next one echoes the repetition, or the peer would measure its own
             // timeout as a round trip and raise it with every lost ACK.
             let began = incoming.began(incoming.payload_len());
-            self.take_timestamp_of(now, incoming.header, began);
+            self.receiver.take_timestamp_of(now, incoming.header, began, &mut self.negotiated);
         }
         // A duplicate shows, too, that the peer is there, and so does a probe with which it asks for us. Nothing else
         // of what its ACK says is looked at.
         if incoming.flags.contains(TcpFlags::ACK)
-            && self.is_acceptable(incoming.header.acknowledgment)
+            && self.sender.is_acceptable(incoming.header.acknowledgment)
         {
             self.note_life(now);
         }
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, 3.10.7.4 asks for an ACK.
-            self.note_again(incoming.segments());
+            self.receiver.note_again(incoming.segments(), &mut self.counters);
             // What comes with a SYN is of another connection (RFC 7413), and no duplicate of this one's.
             if let Some(payload) = &incoming.payload
                 && !incoming.flags.contains(TcpFlags::SYN)
             {
-                let old = self.find_old(incoming.sequence, payload.bytes());
-                self.note_old(old);
+                let old = self.receiver.find_old(
+                    incoming.sequence,
+                    payload.bytes(),
+                    self.totals.bytes_received,
+                    &mut self.counters,
+                );
+                self.receiver.note_old(old, self.reports_duplicates(), &mut self.counters);
             }
             return Err(DropReason::Duplicate);
         }
         // A keepalive, a probe, or a stray ACK: answered, within the limit that keeps two ends from
         // answering each other for ever.
-        self.challenge(now);
+        self.receiver.challenge(now, &mut self.counters);
         // RFC 9293, 3.10.7.4, MUST-66: with a closed window ACKs still count. If each end has taken the byte of the
         // other's probe, which that does not count as sent, this is where their ACKs of it stand.
         // (What is less than the window's scale says is a closed one to the peer.) That it has opened since is told by
         // ACKs that stand there, too: if neither counted them, the two would answer each other for ever.
-        let is_closed = self.receive.window() >> self.negotiated.receive_shift == 0;
-        let may_count = is_closed || self.receive.ends_with_probe();
-        match may_count && incoming.sequence + 1 == self.receive.next() {
+        let is_closed = self.receiver.queue.window() >> self.negotiated.receive_shift == 0;
+        let may_count = is_closed || self.receiver.queue.ends_with_probe();
+        match may_count && incoming.sequence + 1 == self.receiver.queue.next() {
             true => Ok(()),
             false => Err(DropReason::OutOfWindow),
         }
-    }
-
-    fn refuse_beyond(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        // RFC 5961, 3.2 drops a reset outside the window in silence.
-        if !incoming.flags.contains(TcpFlags::RST) {
-            self.challenge(now);
-        }
-        Err(DropReason::OutOfWindow)
     }
 
     /// Second: RST (RFC 9293, 3.10.7.4; RFC 5961, 3.2).
@@ -391,12 +371,13 @@ impl Connection {
             // RFC 1337, 3 (fix F1): a reset does not end TIME-WAIT before its time.
             return Err(DropReason::TimeWaitReset);
         }
-        if incoming.sequence != self.receive.next() || incoming.header.sequence != incoming.sequence
+        if incoming.sequence != self.receiver.queue.next()
+            || incoming.header.sequence != incoming.sequence
         {
             // In the window but not exact: it may be a blind guess, so the peer is asked. At the right edge, too:
             // there stands the reset (its SND.NXT) of a peer that gives up with a window full of data under way,
             // and lost in silence it would leave this end waiting for ever.
-            self.challenge(now);
+            self.receiver.challenge(now, &mut self.counters);
             return Err(DropReason::OutOfWindow);
         }
         self.counters.resets_received += 1;
@@ -406,7 +387,7 @@ impl Connection {
             // complete (a relay's, or one whose data came with its SYN), and refused it was not.
             State::SynReceived if self.owing.active => Some(ConnectionError::Refused),
             // All that was sent is here, but for the goodbye.
-            State::Closing | State::LastAck if self.send_queue.len() == 0 => None,
+            State::Closing | State::LastAck if self.sender.queue.len() == 0 => None,
             // What POSIX programs expect of a pipe that the reader has left.
             State::CloseWait => Some(ConnectionError::BrokenPipe),
             _ => Some(ConnectionError::Reset),
@@ -415,30 +396,40 @@ impl Connection {
         Ok(())
     }
 
-    /// Fourth: a SYN in the window (RFC 5961, 4.2): a challenge ACK, and nothing else.
-    #[inline]
-    fn check_syn(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        if !incoming.flags.contains(TcpFlags::SYN) {
-            return Ok(());
-        }
-        self.challenge(now);
-        Err(DropReason::BadState)
-    }
-
-    /// Owes a challenge ACK, within the rate limit (RFC 5961, 7).
-    pub(crate) fn challenge(&mut self, now: Instant) {
-        if self.acks.owe_challenge(now) {
-            self.counters.challenge_acks += 1;
-        } else {
-            self.counters.challenge_acks_limited += 1;
-        }
-    }
-
     /// Owes a reset for a segment whose ACK the handshake cannot use, and goes on.
     pub(crate) fn owe_reset_for(&mut self, incoming: &Incoming<'_>) {
         if !incoming.flags.contains(TcpFlags::RST) {
             self.owing.reset =
                 Some(OwedReset { sequence: incoming.header.acknowledgment, acknowledgment: None });
         }
+    }
+}
+
+impl Receiver {
+    /// Forgets the first `count` sequence numbers, which arrived before.
+    fn cut_front(
+        &mut self,
+        incoming: &mut Incoming<'_>,
+        count: u32,
+        received_bytes: u64,
+        counters: &mut Counting,
+    ) {
+        let segments = incoming.segments();
+        incoming.began = incoming.began(count);
+        if let Some(payload) = &mut incoming.payload {
+            let old = (count as usize).min(payload.len());
+            incoming.old =
+                self.find_old(incoming.sequence, &payload.bytes()[..old], received_bytes, counters);
+            payload.trim_front(count as usize);
+            if payload.is_empty() {
+                incoming.payload = None;
+            }
+            // What is new of the last may be its FIN.
+            let before_last = segments - 1;
+            self.note_again(incoming.cuts.count_whole(count).min(before_last), counters);
+            incoming.cuts = incoming.cuts.behind(count);
+        }
+        incoming.sequence += count;
+        incoming.trimmed = true;
     }
 }

@@ -8,10 +8,9 @@
 //! (RFC 5681, 2). What is left of a follower is its payload, at RCV.NXT and within the window; so
 //! the outcome is what it would have been one by one, to the last field.
 
-use super::cuts::Cuts;
-use super::data::{Again, Arrived};
 use crate::connection::Connection;
-use crate::receive_queue::Arrival;
+use crate::receiver::cuts::Cuts;
+use crate::receiver::queue::Arrival;
 use batch::{BlockPool, Chunk};
 use counters::DropReason;
 use time::Instant;
@@ -48,47 +47,53 @@ impl Connection {
         pool: &BlockPool,
         mut next: impl FnMut(SeqNumber, u32) -> Option<Follower>,
     ) -> Result<(), DropReason> {
-        if !self.state.receives_data() || self.is_unheard() || self.receive.has_gap() {
+        if !self.state.receives_data() || self.is_unheard() || self.receiver.queue.has_gap() {
             return Ok(());
         }
-        let start = self.receive.next();
-        let copied_before = self.receive.copied_bytes();
+        let start = self.receiver.queue.next();
+        let copied_before = self.receiver.queue.copied_bytes();
         let (mut last, mut count, mut segments, mut pushed) = (None, 0_u32, 0, false);
         let mut outcome = Ok(());
-        while let Some(follower) = next(self.receive.next(), self.receive.window()) {
-            let sequence = self.receive.next();
-            let cuts = self.cuts(leader, follower.segment_len);
+        while let Some(follower) = next(self.receiver.queue.next(), self.receiver.queue.window()) {
+            let sequence = self.receiver.queue.next();
+            let cuts = Cuts::of(leader, follower.segment_len, self.negotiated.mss_receive());
             let of_wire = cuts.count(follower.payload.len() as u32);
             self.counters.segments_received += u64::from(of_wire);
             self.totals.segments_received += u64::from(of_wire);
             // Its header counts even where its payload is not kept.
             last = Some(sequence);
             count += 1;
-            if self.acks.notes_each() {
+            if self.receiver.acks.notes_each() {
                 // What is due is as good as sent, so the same timestamp may be the one to echo now.
-                self.take_timestamp_of(now, leader, sequence);
+                self.receiver.take_timestamp_of(now, leader, sequence, &mut self.negotiated);
             }
-            let arrival = self.receive.insert(0, follower.payload, follower.sparse, pool);
+            let arrival = self.receiver.queue.insert(0, follower.payload, follower.sparse, pool);
             if arrival != Arrival::InOrder {
-                outcome = Err(self.on_refused(arrival));
+                outcome = Err(self.receiver.on_refused(arrival, &mut self.counters));
                 break;
             }
             pushed = follower.pushed;
             segments += of_wire;
-            if self.acks.notes_each() {
-                self.note_follower(now, leader, (sequence, cuts));
+            if self.receiver.acks.notes_each() {
+                self.receiver.note_follower(
+                    now,
+                    leader,
+                    (sequence, cuts),
+                    &mut self.negotiated,
+                    &mut self.counters,
+                );
             }
         }
-        self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
+        self.counters.copied_bytes += self.receiver.queue.copied_bytes() - copied_before;
         if self.negotiated.is_missing_timestamp(leader) {
             self.counters.timestamps_missing += u64::from(segments);
         }
         if let Some(sequence) = last {
             // SND.WL1 is that of the newest segment.
-            let was_closed = self.send.window == 0;
+            let was_closed = self.sender.sequence.window == 0;
             self.take_window(&TcpHeader { sequence, ..*leader });
             // As before each of them one by one: a closed window is the peer's right (RFC 9293, 3.8.6.1, MUST-37).
-            if was_closed || (count > 1 && self.send.window == 0) {
+            if was_closed || (count > 1 && self.sender.sequence.window == 0) {
                 self.forgive_timeouts();
             }
             if segments > 0 {
@@ -97,20 +102,5 @@ impl Connection {
             self.arm_persist(now);
         }
         outcome
-    }
-
-    /// Notes the ACKs that a follower asks for. Apart from the loop, which would be prepared for it.
-    #[cold]
-    #[inline(never)]
-    fn note_follower(
-        &mut self,
-        now: Instant,
-        header: &TcpHeader,
-        (start, cuts): (SeqNumber, Cuts),
-    ) {
-        let len = self.receive.next().offset_from(start);
-        let (again, beyond, ends_stream) = (Again::default(), false, false);
-        let data = Arrived { header, start, len, again, cuts, beyond, ends_stream };
-        self.note_each(now, &data);
     }
 }

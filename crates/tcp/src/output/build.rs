@@ -3,7 +3,7 @@
 use super::stamp::Stamp;
 use super::{Kind, Planned};
 use crate::connection::Connection;
-use crate::send_queue::{Cursor, SendQueue};
+use crate::sender::queue::{Cursor, SendQueue};
 use batch::{Attributes, Chunk, Chunks, Multidata};
 use time::Instant;
 use wire::{SeqNumber, TcpFlags};
@@ -51,7 +51,7 @@ impl Builder {
         segment: &mut Planned,
         out: &mut Multidata,
     ) -> bool {
-        let is_sent_before = segment.sequence.is_before(connection.send.nxt);
+        let is_sent_before = segment.sequence.is_before(connection.sender.sequence.nxt);
         match segment.kind {
             Kind::New => self.push_new(connection, segment, out),
             // New data as any other, with CWR where that is owed.
@@ -78,7 +78,7 @@ impl Builder {
             _ => {
                 // What comes here lies anywhere, or is new and stands by itself: a probe of the path's MTU.
                 // New data behind it begins where that ends, and a run of its own.
-                let mut cursor = connection.send_queue.cursor(segment.sequence);
+                let mut cursor = connection.sender.queue.cursor(segment.sequence);
                 (self.cursor, self.run_len, self.attributes.run) = (None, 0, 0);
                 // RFC 3168, 6.1.4 and 6.1.5: neither pure ACKs, probes nor what is sent again.
                 self.attributes.ecn = 0;
@@ -96,7 +96,7 @@ impl Builder {
     ) -> bool {
         let mut cursor = match self.cursor {
             Some(cursor) => cursor,
-            None => connection.send_queue.cursor(segment.sequence),
+            None => connection.sender.queue.cursor(segment.sequence),
         };
         let mut flags = self.flags;
         self.attributes.ecn = self.new_data_ecn;
@@ -124,7 +124,7 @@ impl Builder {
         }
         self.cursor = Some(cursor);
         if segment.len < self.run_len
-            || connection.send_queue.ends_at(segment.sequence + segment.len)
+            || connection.sender.queue.ends_at(segment.sequence + segment.len)
         {
             // A shorter segment is the last of its run, and one that ends a record.
             self.run_len = 0;
@@ -149,7 +149,7 @@ impl Builder {
             // One with CWR says what the others do not.
             return 0;
         }
-        let Some((block, offset, pieces)) = connection.send_queue.pieces(cursor, len) else {
+        let Some((block, offset, pieces)) = connection.sender.queue.pieces(cursor, len) else {
             return 0;
         };
         let count = pieces.min(count as usize);
@@ -167,7 +167,7 @@ impl Builder {
         always: TcpFlags,
         out: &mut Multidata,
     ) -> bool {
-        let queue = &connection.send_queue;
+        let queue = &connection.sender.queue;
         let urgent = connection.urgent.pointer_at(segment.sequence);
         let always = if urgent > 0 { always | TcpFlags::URG } else { always };
         let mut flags = always;
@@ -232,8 +232,8 @@ fn append_gathered(payload: &Chunks, out: &mut Multidata) -> bool {
 /// Appends the data of a SYN (RFC 7413), or as much of it as there are pieces for.
 #[cold]
 fn push_syn_data(connection: &Connection, segment: &mut Planned, out: &mut Multidata) -> bool {
-    let mut cursor = connection.send_queue.cursor(segment.sequence + 1);
-    let payload = gather(&connection.send_queue, &mut cursor, segment.len);
+    let mut cursor = connection.sender.queue.cursor(segment.sequence + 1);
+    let payload = gather(&connection.sender.queue, &mut cursor, segment.len);
     segment.len = payload.len() as u32;
     append_gathered(&payload, out)
 }

@@ -22,8 +22,8 @@ mod plan;
 mod stamp;
 mod super_frame;
 
-use crate::acknowledging::Owed;
 use crate::connection::Connection;
+use crate::receiver::acknowledging::Owed;
 use batch::{Attributes, Checksum, Multidata};
 use build::Builder;
 use counters::MultidataRefusal;
@@ -44,7 +44,7 @@ enum Kind {
     MtuProbe,
     WindowProbe,
     KeepaliveProbe,
-    /// An ACK of an earlier number than the newest ([`crate::unstretched`]).
+    /// An ACK of an earlier number than the newest ([`crate::receiver::unstretched`]).
     Due,
     Ack,
 }
@@ -119,7 +119,7 @@ impl Connection {
     pub fn wants_transmit(&self, now: Instant) -> bool {
         if self.state.is_synchronized()
             && self.owing.reset.is_none()
-            && (self.acks.owed() == Owed::Now || self.acks.due_count() > 0)
+            && (self.receiver.acks.owed() == Owed::Now || self.receiver.acks.due_count() > 0)
         {
             // If nothing else goes out, the ACK does.
             return true;
@@ -141,15 +141,15 @@ impl Connection {
     /// anything else is done with the connection, or not at all.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Multidata) -> usize {
         self.plan.clear();
-        let window = self.window_field();
+        let window = self.receiver.window_field(&self.negotiated);
         self.plan.window = u32::from(window) << self.negotiated.receive_shift;
-        self.plan.acknowledgment = self.receive.next();
-        if self.acks.due_count() > 0 {
+        self.plan.acknowledgment = self.receiver.queue.next();
+        if self.receiver.acks.due_count() > 0 {
             let (mss, shift) =
                 (self.negotiated.payload_max_receive(), self.negotiated.receive_shift);
-            self.plan.window_exact = self.receive.window_to_announce(mss, shift);
+            self.plan.window_exact = self.receiver.queue.window_to_announce(mss, shift);
         }
-        let options = self.segment_options(now);
+        let options = self.receiver.segment_options(now, &self.negotiated);
         let mut planner = self.planner_at(now);
         let mut builder = Builder {
             attributes: Attributes {
@@ -162,9 +162,9 @@ impl Connection {
             due: 0,
             cursor: None,
             run_len: 0,
-            flags: TcpFlags::ACK | self.ecn.flags(),
-            new_data_ecn: self.ecn.codepoint(),
-            owes_cwr: self.ecn.owes_cwr(),
+            flags: TcpFlags::ACK | self.receiver.mark_echo.flags(),
+            new_data_ecn: self.sender.ecn.codepoint(),
+            owes_cwr: self.sender.ecn.owes_cwr(),
         };
         let mut built = 0;
         while let Some(mut segment) = self.next_segment(&mut planner) {
@@ -176,7 +176,7 @@ impl Connection {
                 match segment.kind {
                     Kind::New | Kind::MtuProbe => planner.on_cut(&segment, asked),
                     // A probe of what was sent before moves nothing.
-                    Kind::LossProbe if !segment.sequence.is_before(self.send.nxt) => {
+                    Kind::LossProbe if !segment.sequence.is_before(self.sender.sequence.nxt) => {
                         planner.on_cut(&segment, asked);
                     }
                     Kind::Again => {
@@ -196,7 +196,7 @@ impl Connection {
         if self.config.push_bursts {
             self.push_burst(out);
         }
-        self.cwnd_limited = planner.is_cwnd_limited();
+        self.sender.cwnd_limited = planner.is_cwnd_limited();
         self.plan.window_closed = planner.window_closed;
         self.plan.full = planner.full;
         built
@@ -210,9 +210,11 @@ impl Connection {
             return Some(MultidataRefusal::NotEstablished);
         }
         let mss = self.negotiated.payload_max();
-        match self.send_queue.len_from(self.send.nxt) {
+        match self.sender.queue.len_from(self.sender.sequence.nxt) {
             0 => None,
-            _ if self.send.usable(self.send.nxt) < mss => Some(MultidataRefusal::SmallWindow),
+            _ if self.sender.sequence.usable(self.sender.sequence.nxt) < mss => {
+                Some(MultidataRefusal::SmallWindow)
+            }
             unsent if unsent < mss => Some(MultidataRefusal::SmallData),
             _ => None,
         }

@@ -7,11 +7,11 @@
 
 use super::super_frame::Whole;
 use super::{Kind, Planned};
-use crate::acknowledging::Owed;
-use crate::congestion::Congestion as _;
 use crate::connection::Connection;
-use crate::path_mtu::PROBE_FOLLOWERS;
-use crate::recovery::{Again, RecoveryState, Walk, in_record};
+use crate::receiver::acknowledging::Owed;
+use crate::sender::congestion::Congestion as _;
+use crate::sender::path_mtu::PROBE_FOLLOWERS;
+use crate::sender::recovery::{Again, RecoveryState, Walk, in_record};
 use crate::state::State;
 use time::Instant;
 use wire::SeqNumber;
@@ -103,38 +103,42 @@ impl Connection {
     #[inline]
     pub(super) fn planner_at(&self, now: Instant) -> Planner {
         // Only new data is held back, and who has none need not know.
-        let released_bytes = match self.send_queue.len_from(self.send.nxt) {
+        let released_bytes = match self.sender.queue.len_from(self.sender.sequence.nxt) {
             0 => u64::MAX,
-            _ => self.pacing_budget(now),
+            _ => self.sender.pacing_budget(now, &self.config, self.negotiated.payload_max()),
         };
-        self.planner(self.payload_room(), released_bytes)
+        self.planner(self.receiver.payload_room(&self.negotiated), released_bytes)
     }
 
     fn planner(&self, full: u32, released_bytes: u64) -> Planner {
         let mss = self.negotiated.payload_max();
-        let walk = self.recovery.walk(
-            &self.send,
-            self.congestion.window(),
+        let walk = self.sender.recovery.walk(
+            &self.sender.sequence,
+            self.sender.congestion.window(),
             mss,
-            self.congestion.governs_recovery(),
+            self.sender.congestion.governs_recovery(),
         );
-        let mtu_probe = self.path_mtu.due_probe();
-        let due = self.acks.due_count();
+        let mtu_probe = self.sender.path_mtu.due_probe();
+        let due = self.receiver.acks.due_count();
         Planner {
             stage: match self.is_usual() && mtu_probe.is_none() {
                 true => Stage::New,
                 false => Stage::Control,
             },
             walk,
-            nxt: self.send.nxt,
+            nxt: self.sender.sequence.nxt,
             full,
-            whole: self.whole_super_frame(full),
+            whole: self.sender.whole_super_frame(full, &self.negotiated),
             full_segments: 0,
             small_segments: 0,
             carries_ack: false,
             due,
             // A duplicate is reported by an ACK of its own: a burst of data would repeat it.
-            repeats: self.acks.repeats().max(u32::from(self.duplicates.next().is_some())),
+            repeats: self
+                .receiver
+                .acks
+                .repeats()
+                .max(u32::from(self.receiver.duplicates.next().is_some())),
             cwnd_limited: false,
             released_bytes,
             mtu_probe,
@@ -148,15 +152,15 @@ impl Connection {
     fn is_usual(&self) -> bool {
         self.state.is_synchronized()
             && self.owing.reset.is_none()
-            && !self.recovery.probe.owed
-            && self.acks.due_count() == 0
-            && self.recovery.lost_bytes() == 0
+            && !self.sender.recovery.probe.owed
+            && self.receiver.acks.due_count() == 0
+            && self.sender.recovery.lost_bytes() == 0
     }
 
     /// Whether the FIN stands at `nxt` or behind it.
     #[inline]
     fn has_fin_from(&self, nxt: SeqNumber) -> bool {
-        self.owing.fin && nxt.is_at_or_before(self.send_queue.end_sequence())
+        self.owing.fin && nxt.is_at_or_before(self.sender.queue.end_sequence())
     }
 
     /// Whether all is sent and nothing is owed: so it is after most of what is done with a connection, and who
@@ -164,12 +168,12 @@ impl Connection {
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.is_usual()
-            && self.send_queue.len_from(self.send.nxt) == 0
-            && !self.has_fin_from(self.send.nxt)
+            && self.sender.queue.len_from(self.sender.sequence.nxt) == 0
+            && !self.has_fin_from(self.sender.sequence.nxt)
             && !self.owing.is_probing()
-            && self.acks.owed() != Owed::Now
-            && self.acks.repeats() == 0
-            && self.duplicates.next().is_none()
+            && self.receiver.acks.owed() != Owed::Now
+            && self.receiver.acks.repeats() == 0
+            && self.receiver.duplicates.next().is_none()
     }
 
     /// Whether new data goes for certain: nothing is in flight that it could wait for, the peer's window takes all of
@@ -177,13 +181,13 @@ impl Connection {
     /// answer, and who only asks need not plan for that either.
     #[inline]
     pub(super) fn goes_at_once(&self, now: Instant) -> bool {
-        let unsent = self.send_queue.len_from(self.send.nxt);
+        let unsent = self.sender.queue.len_from(self.sender.sequence.nxt);
         self.is_usual()
-            && self.send.flight() == 0
+            && self.sender.sequence.flight() == 0
             && unsent > 0
-            && unsent <= self.send.usable(self.send.nxt)
-            && !self.cork.holds_back(false)
-            && self.pacing_budget(now) > 0
+            && unsent <= self.sender.sequence.usable(self.sender.sequence.nxt)
+            && !self.sender.cork.holds_back(false)
+            && self.sender.pacing_budget(now, &self.config, self.negotiated.payload_max()) > 0
     }
 
     /// Decides on the next segment. The stages that seldom have one are functions of their own: the
@@ -262,15 +266,15 @@ impl Connection {
                 planner.stage = Stage::Done;
                 if self.owing.syn {
                     let len = self.syn_data_len();
-                    return Some(Planned { len, ..planned(Kind::Syn, self.send.iss) });
+                    return Some(Planned { len, ..planned(Kind::Syn, self.sender.sequence.iss) });
                 }
                 if self.answers_early() {
                     // New data is what comes next.
                     planner.stage = Stage::MtuProbe;
                     return None;
                 }
-                if self.state == State::SynReceived && self.acks.owed() == Owed::Now {
-                    return Some(planned(Kind::Ack, self.send.nxt));
+                if self.state == State::SynReceived && self.receiver.acks.owed() == Owed::Now {
+                    return Some(planned(Kind::Ack, self.sender.sequence.nxt));
                 }
             }
             _ => {}
@@ -284,14 +288,15 @@ impl Connection {
             return None;
         }
         let again = self
+            .sender
             .recovery
-            .next(&mut planner.walk, planner.full, |it| in_record(&self.send_queue, it))?;
+            .next(&mut planner.walk, planner.full, |it| in_record(&self.sender.queue, it))?;
         Some(self.plan_again(Kind::Again, again))
     }
 
     /// The last number of a range may be the FIN's.
     fn plan_again(&self, kind: Kind, again: Again) -> Planned {
-        let len = again.len.min(self.send_queue.len_from(again.sequence));
+        let len = again.len.min(self.sender.queue.len_from(again.sequence));
         Planned::one(kind, again.sequence, len, len < again.len)
     }
 
@@ -302,9 +307,9 @@ impl Connection {
         if !core::mem::take(&mut planner.walk.probe) || !self.state.sends_data() {
             return None;
         }
-        let unsent = self.send_queue.len_from(planner.nxt);
-        let len = self.send_queue.len_of_segment(planner.nxt, planner.full);
-        if len > 0 && self.send.usable(planner.nxt) >= len {
+        let unsent = self.sender.queue.len_from(planner.nxt);
+        let len = self.sender.queue.len_of_segment(planner.nxt, planner.full);
+        if len > 0 && self.sender.sequence.usable(planner.nxt) >= len {
             let (sequence, fin) = (planner.nxt, self.owing.fin && len == unsent);
             let segment = Planned::one(Kind::LossProbe, sequence, len, fin);
             planner.nxt = segment.end();
@@ -313,10 +318,10 @@ impl Connection {
             return Some(segment);
         }
         // Of those that left together the last, as they were cut then.
-        let mut rest = self.recovery.last_segments()?;
+        let mut rest = self.sender.recovery.last_segments()?;
         loop {
             let len = rest.len.min(planner.full.max(1));
-            let first = in_record(&self.send_queue, Again { len, ..rest });
+            let first = in_record(&self.sender.queue, Again { len, ..rest });
             if first.len >= rest.len {
                 return Some(self.plan_again(Kind::LossProbe, first));
             }
@@ -330,21 +335,21 @@ impl Connection {
     fn next_mtu_probe(&self, planner: &mut Planner) -> Option<Planned> {
         let mss = planner.mtu_probe.take()?;
         let is_calm = self.negotiated.sack
-            && self.recovery.state() == RecoveryState::Open
-            && self.recovery.sacked_bytes() + self.recovery.lost_bytes() == 0;
-        if !is_calm || !self.state.sends_data() || self.ecn.owes_cwr() {
+            && self.sender.recovery.state() == RecoveryState::Open
+            && self.sender.recovery.sacked_bytes() + self.sender.recovery.lost_bytes() == 0;
+        if !is_calm || !self.state.sends_data() || self.sender.ecn.owes_cwr() {
             return None;
         }
         let len = (planner.full + u32::from(mss)).checked_sub(self.negotiated.mss_path().into())?;
         let needed = len + PROBE_FOLLOWERS * planner.full;
-        let queued = self.send_queue.len_of_segment(planner.nxt, needed);
-        let most = planner.walk.limit.min(self.send.window).min(queued);
+        let queued = self.sender.queue.len_of_segment(planner.nxt, needed);
+        let most = planner.walk.limit.min(self.sender.sequence.window).min(queued);
         if len <= planner.full || most < needed || planner.released_bytes == 0 {
             return None;
         }
         // What follows may wait for ACKs as other data does.
         let room = planner.walk.limit.saturating_sub(planner.walk.pipe);
-        if room < len || self.send.usable(planner.nxt) < needed {
+        if room < len || self.sender.sequence.usable(planner.nxt) < needed {
             // A sender that always has data would never have so much room: it waits for it.
             planner.cwnd_limited |= room < len;
             planner.stage = Stage::New;
@@ -364,20 +369,24 @@ impl Connection {
         if !self.state.sends_data() && !self.answers_early() {
             return NewData::Nothing;
         }
-        let unsent = self.send_queue.len_from(planner.nxt);
+        let unsent = self.sender.queue.len_from(planner.nxt);
         let fin = self.has_fin_from(planner.nxt) && self.state != State::SynReceived;
         let segment = |len, fin| Planned::one(Kind::New, planner.nxt, len, fin);
         if unsent == 0 {
             return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };
         }
-        let wanted = self.send_queue.len_of_segment(planner.nxt, planner.full);
+        let wanted = self.sender.queue.len_of_segment(planner.nxt, planner.full);
         // What ends a record before others will not become longer.
         let is_tail = wanted < planner.full && wanted == unsent;
-        let in_flight = planner.nxt != self.send.una;
+        let in_flight = planner.nxt != self.sender.sequence.una;
         let Some(len) = self.fit_window(planner.nxt, wanted) else { return NewData::WindowClosed };
         if len < wanted {
             // It goes as it is.
-        } else if is_tail && self.cork.holds_back(in_flight) && !fin && !self.urgent.is_sending() {
+        } else if is_tail
+            && self.sender.cork.holds_back(in_flight)
+            && !fin
+            && !self.urgent.is_sending()
+        {
             // The application will add to it. What is urgent waits for nothing.
             return NewData::Nothing;
         } else if is_tail && in_flight && !fin && self.nagle_holds_back(planner) {
@@ -400,12 +409,12 @@ impl Connection {
     /// off, whatever fits.
     #[inline]
     fn fit_window(&self, nxt: SeqNumber, len: u32) -> Option<u32> {
-        let usable = self.send.usable(nxt);
+        let usable = self.sender.sequence.usable(nxt);
         if usable >= len {
             return Some(len);
         }
-        let override_timer = self.owing.window_probe && nxt == self.send.una;
-        let is_worth_it = usable >= self.send.window_max / 2 || override_timer;
+        let override_timer = self.owing.window_probe && nxt == self.sender.sequence.una;
+        let is_worth_it = usable >= self.sender.sequence.window_max / 2 || override_timer;
         (usable > 0 && is_worth_it).then_some(usable)
     }
 
@@ -418,7 +427,7 @@ impl Connection {
             && segment.len == planner.full
             && !segment.fin
             && !self.urgent.is_sending()
-            && !self.send_queue.ends_at(segment.end())
+            && !self.sender.queue.ends_at(segment.end())
     }
 
     /// How many full segments of new data may follow the one planned last: as many as
@@ -426,11 +435,11 @@ impl Connection {
     /// or end the stream.
     pub(super) fn more_new(&self, planner: &Planner) -> u32 {
         let full = planner.full;
-        let unsent = self.send_queue.len_from(planner.nxt);
+        let unsent = self.sender.queue.len_from(planner.nxt);
         let cwnd = planner.walk.limit.saturating_sub(planner.walk.pipe);
-        let bytes = self.send.usable(planner.nxt).min(cwnd);
+        let bytes = self.sender.sequence.usable(planner.nxt).min(cwnd);
         // Not as far as the next end of a record, which may be many chunks away and is asked for again with each segment.
-        let bytes = self.send_queue.len_together(planner.nxt, bytes);
+        let bytes = self.sender.queue.len_together(planner.nxt, bytes);
         let released = planner.released_bytes.div_ceil(full.into());
         let count = (bytes / full).min(u32::try_from(released).unwrap_or(u32::MAX));
         self.whole_count(planner, count, unsent - count * full)
@@ -439,37 +448,43 @@ impl Connection {
     /// RFC 9293, 3.7.4: Nagle. The last, short segment waits for all before it; or, by Minshall's
     /// modification (A.3), for the short one before it. Urgent data waits for nothing.
     fn nagle_holds_back(&self, planner: &Planner) -> bool {
-        let has_small = planner.small_segments > 0 || self.send.has_small_outstanding();
-        !self.nodelay && !self.urgent.is_sending() && (!self.lets_tails_go() || has_small)
+        let has_small = planner.small_segments > 0 || self.sender.sequence.has_small_outstanding();
+        !self.sender.nodelay && !self.urgent.is_sending() && (!self.lets_tails_go() || has_small)
     }
 
     /// Whether the short end of a large write goes with the rest. Not where the device takes super-frames
     /// and the path is near: it would be one by itself, and what is written next would fill it.
     fn lets_tails_go(&self) -> bool {
-        self.config.minshall && !self.waits_for_more()
+        self.config.minshall && !self.sender.waits_for_more()
     }
 
     /// Whether data waits that only the peer's window holds back.
     pub(crate) fn is_window_closed(&self) -> bool {
-        let wanted = self.send_queue.len_of_segment(self.send.nxt, self.payload_room());
+        let wanted = self
+            .sender
+            .queue
+            .len_of_segment(self.sender.sequence.nxt, self.receiver.payload_room(&self.negotiated));
         let sends = self.state.sends_data() || self.answers_early();
-        sends && wanted > 0 && self.fit_window(self.send.nxt, wanted).is_none()
+        sends && wanted > 0 && self.fit_window(self.sender.sequence.nxt, wanted).is_none()
     }
 
     /// Whether new data waits for nothing but the congestion window, so that F-RTO may send it in the place of
     /// what seems lost (RFC 5682, 3.1, step 2.b).
     #[cold]
     pub(crate) fn has_new_data(&self) -> bool {
-        let planner = self.planner(self.payload_room(), u64::MAX);
-        let has_unsent = self.send_queue.len_from(planner.nxt) > 0;
+        let planner = self.planner(self.receiver.payload_room(&self.negotiated), u64::MAX);
+        let has_unsent = self.sender.queue.len_from(planner.nxt) > 0;
         has_unsent && matches!(self.next_new(&planner), NewData::Send(_) | NewData::CwndFull)
     }
 
     #[cold]
     fn next_probe(&self, planner: &mut Planner) -> Option<Planned> {
-        if self.owing.window_probe && self.state.sends_data() && planner.nxt == self.send.una {
+        if self.owing.window_probe
+            && self.state.sends_data()
+            && planner.nxt == self.sender.sequence.una
+        {
             // RFC 9293, 3.8.6.1, MUST-36: one byte beyond the window.
-            let len = self.send_queue.len_from(planner.nxt).min(1);
+            let len = self.sender.queue.len_from(planner.nxt).min(1);
             if len > 0 {
                 let kind = Kind::WindowProbe;
                 planner.stage = Stage::Ack;
@@ -479,7 +494,7 @@ impl Connection {
         if self.owing.keepalive_probe && self.state.is_synchronized() {
             // A number that was acknowledged already makes the peer answer; no byte is sent
             // (RFC 9293, 3.8.4, SHLD-12).
-            let sequence = self.send.nxt - 1;
+            let sequence = self.sender.sequence.nxt - 1;
             planner.stage = Stage::Ack;
             return Some(Planned::one(Kind::KeepaliveProbe, sequence, 0, false));
         }
@@ -494,7 +509,8 @@ impl Connection {
     }
 
     fn next_ack(&self, planner: &mut Planner) -> Option<Planned> {
-        let owed = planner.repeats > 0 || (self.acks.owed() == Owed::Now && !planner.carries_ack);
+        let owed =
+            planner.repeats > 0 || (self.receiver.acks.owed() == Owed::Now && !planner.carries_ack);
         planner.repeats = planner.repeats.saturating_sub(1);
         owed.then_some(Planned::one(Kind::Ack, planner.nxt, 0, false))
     }

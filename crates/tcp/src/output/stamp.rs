@@ -3,12 +3,12 @@
 use super::Kind;
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::ecn::Ecn;
 use crate::options::Negotiated;
+use crate::sender::ecn::Ecn;
 use crate::state::State;
 use crate::user_timeout;
 use time::Instant;
-use wire::{SackBlocks, SeqNumber, TCP_HEADER_LEN_MAX, TcpFlags, TcpHeader, TcpOptions};
+use wire::{SeqNumber, TCP_HEADER_LEN_MAX, TcpFlags, TcpHeader, TcpOptions};
 
 /// The header of this poll's segments.
 pub(super) struct Stamp {
@@ -58,64 +58,20 @@ impl Opening<'_> {
 }
 
 impl Connection {
-    /// The window to announce, as it stands in the header (RFC 7323, 2.2). Rounded down: the edge
-    /// that was announced stays valid for what arrives ([`crate::receive_queue`]).
-    pub(crate) fn window_field(&self) -> u16 {
-        let (mss, shift) = (self.negotiated.payload_max_receive(), self.negotiated.receive_shift);
-        u16::try_from(self.receive.window_to_announce(mss, shift) >> shift).unwrap_or(u16::MAX)
-    }
-
-    /// Options of a segment that is not a SYN. RFC 2018, 4: SACK blocks go into every ACK for as
-    /// long as something waits out of order.
-    pub(crate) fn segment_options(&self, now: Instant) -> TcpOptions {
-        let sack = match self.negotiated.sack {
-            true => self.receive.sack_blocks(self.sack_blocks_max()),
-            false => SackBlocks::NONE,
-        };
-        self.options_with(now, sack)
-    }
-
     /// The header of an ACK whose first block reports a duplicate (RFC 2883, 4), where there is one
     /// to report. The blocks behind it are the usual ones.
     pub(super) fn report_stamp(&self, now: Instant, window: u16) -> Option<Stamp> {
-        self.report_sack().map(|sack| self.stamp(window, self.options_with(now, sack)))
-    }
-
-    /// The blocks of that ACK. RFC 2883, 4: the block that holds the duplicate, where it lies beyond RCV.NXT, is the
-    /// second, though something else may have come behind it in the same batch; elsewhere it would be no report.
-    pub(crate) fn report_sack(&self) -> Option<SackBlocks> {
-        let (start, end) = self.duplicates.next()?;
-        let max = self.sack_blocks_max();
-        let waits = self.receive.sack_blocks(max);
-        let holds = |block: &&(SeqNumber, SeqNumber)| {
-            start.is_at_or_after(block.0) && end.is_at_or_before(block.1)
-        };
-        let (holding, others) = (waits.as_slice().iter().filter(holds), waits.as_slice().iter());
-        let mut sack = SackBlocks::NONE;
-        sack.push(start, end);
-        for (start, end) in holding.chain(others.filter(|it| !holds(it))).take(max - 1) {
-            sack.push(*start, *end);
-        }
-        Some(sack)
-    }
-
-    fn options_with(&self, now: Instant, sack: SackBlocks) -> TcpOptions {
-        let timestamps = self.negotiated.timestamps.map(|timestamps| timestamps.option(now));
-        TcpOptions { timestamps, sack, ..TcpOptions::default() }
-    }
-
-    /// Four blocks fit the 40 bytes of options without timestamps, 2 + 4 * 8 = 34, and three beside
-    /// them: with their own 10, four would take 44 before any padding.
-    fn sack_blocks_max(&self) -> usize {
-        if self.negotiated.timestamps.is_some() { 3 } else { 4 }
+        self.receiver
+            .report_sack(&self.negotiated)
+            .map(|sack| self.stamp(window, self.negotiated.options(now, sack)))
     }
 
     /// The header of an ACK that is due: as it would have been if its segment had come alone.
     #[cold]
     pub(super) fn due_stamp(&self, now: Instant, index: usize) -> Option<(Stamp, TcpFlags)> {
-        let due = self.acks.due(index)?;
+        let due = self.receiver.acks.due(index)?;
         let window = self.due_window(due.number) >> self.negotiated.receive_shift;
-        let mut options = self.options_with(now, due.sack);
+        let mut options = self.negotiated.options(now, due.sack);
         if let Some(timestamps) = &mut options.timestamps {
             timestamps.echo = due.echo;
         }
@@ -126,11 +82,11 @@ impl Connection {
     /// The window behind an earlier number: what came behind it was part of it. In bytes, not rounded yet:
     /// rounded twice, its edge would lie before one that was announced.
     pub(super) fn due_window(&self, number: SeqNumber) -> u32 {
-        self.plan.window_exact.saturating_add(self.receive.next().offset_from(number))
+        self.plan.window_exact.saturating_add(self.receiver.queue.next().offset_from(number))
     }
 
     pub(super) fn stamp(&self, window: u16, options: TcpOptions) -> Stamp {
-        self.stamp_of(self.receive.next(), window, options)
+        self.stamp_of(self.receiver.queue.next(), window, options)
     }
 
     fn stamp_of(&self, acknowledgment: SeqNumber, window: u16, options: TcpOptions) -> Stamp {
@@ -139,7 +95,7 @@ impl Connection {
             destination_port: self.remote_port,
             sequence: SeqNumber(0),
             acknowledgment,
-            flags: TcpFlags::ACK | self.ecn.flags(),
+            flags: TcpFlags::ACK | self.receiver.mark_echo.flags(),
             window,
             urgent: 0,
             options,
@@ -172,31 +128,20 @@ impl Connection {
         let is_reply = self.state == State::SynReceived;
         let opening = Opening {
             ports: self.ports(),
-            iss: self.send.iss,
-            acknowledgment: is_reply.then_some(self.receive.next()),
+            iss: self.sender.sequence.iss,
+            acknowledgment: is_reply.then_some(self.receiver.queue.next()),
             // RFC 9293, 3.8.6: behind data that came with the peer's SYN (RFC 7413) it is smaller, and its right edge
             // stays where it was.
             window_bytes: match is_reply {
-                true => self.receive.window() as usize,
-                false => self.receive.capacity(),
+                true => self.receiver.queue.window() as usize,
+                false => self.receiver.queue.capacity(),
             },
-            ecn: &self.ecn,
+            ecn: &self.sender.ecn,
             negotiated: &self.negotiated,
             config: &self.config,
         };
         let mut header = opening.header(now);
         header.options.fast_open = self.fast_open_option(is_reply);
         header
-    }
-
-    /// Payload of a full segment behind the options it would carry now (RFC 6691).
-    pub(crate) fn payload_room(&self) -> u32 {
-        if self.receive.has_gap() && self.negotiated.sack {
-            // The clock does not change the length of the options.
-            let options = self.segment_options(Instant::ZERO).len_bytes() as u32;
-            u32::from(self.negotiated.mss_send()).saturating_sub(options).max(1)
-        } else {
-            self.negotiated.payload_max()
-        }
     }
 }

@@ -13,6 +13,8 @@
 
 use super::plan::Planner;
 use crate::connection::Connection;
+use crate::options::Negotiated;
+use crate::sender::Sender;
 use time::Duration;
 
 /// Full segments up to this part of a super-frame wait for more, and part of a segment behind them.
@@ -39,32 +41,7 @@ impl Connection {
     /// From now on the device takes runs of segments as one: `len` is the longest TCP header and payload of
     /// such a super-frame, or zero where segments go one by one.
     pub fn set_super_frame_len(&mut self, len: u16) {
-        self.super_frame_len = len;
-    }
-
-    /// Whether what a super-frame has no place for waits: the device takes such frames, and the path is so
-    /// short that it waits for a moment.
-    #[inline]
-    pub(super) fn waits_for_more(&self) -> bool {
-        let is_near = || self.rtt.smoothed().is_some_and(|rtt| rtt <= ROUND_TRIP_MAX);
-        self.super_frame_len > 0 && is_near()
-    }
-
-    /// The measure for segments of `full` payload bytes; `None` where nothing waits for more.
-    #[inline]
-    pub(super) fn whole_super_frame(&self, full: u32) -> Option<Whole> {
-        // What ends a record waits for nothing.
-        if self.nodelay || !self.waits_for_more() || self.send_queue.has_records() {
-            return None;
-        }
-        let options = u32::from(self.negotiated.mss_send()).saturating_sub(full);
-        let len = u32::from(self.super_frame_len).checked_sub(HEADER_LEN_MIN + options)?;
-        let segments = len / full;
-        (segments > 1).then_some(Whole {
-            segments,
-            payload_len: segments * full,
-            crumb_len: (segments.div_ceil(CRUMB_DIVISOR) + 1) * full - 1,
-        })
+        self.sender.super_frame_len = len;
     }
 
     /// Whether the `unsent` bytes, which are all there are, wait for more behind what is planned.
@@ -73,7 +50,7 @@ impl Connection {
         let Some(whole) = planner.whole else { return false };
         unsent <= whole.crumb_len
             && planner.full_segments.is_multiple_of(whole.segments)
-            && planner.nxt.offset_from(self.send.una) >= whole.payload_len
+            && planner.nxt.offset_from(self.sender.sequence.una) >= whole.payload_len
             && !self.urgent.is_sending()
     }
 
@@ -87,5 +64,32 @@ impl Connection {
         let waits = total > over && over <= count && !self.owing.fin;
         let full = whole.payload_len / whole.segments;
         if waits && over * full + left <= whole.crumb_len { count - over } else { count }
+    }
+}
+
+impl Sender {
+    /// Whether what a super-frame has no place for waits: the device takes such frames, and the path is so
+    /// short that it waits for a moment.
+    #[inline]
+    pub(super) fn waits_for_more(&self) -> bool {
+        let is_near = || self.rtt.smoothed().is_some_and(|rtt| rtt <= ROUND_TRIP_MAX);
+        self.super_frame_len > 0 && is_near()
+    }
+
+    /// The measure for segments of `full` payload bytes; `None` where nothing waits for more.
+    #[inline]
+    pub(super) fn whole_super_frame(&self, full: u32, negotiated: &Negotiated) -> Option<Whole> {
+        // What ends a record waits for nothing.
+        if self.nodelay || !self.waits_for_more() || self.queue.has_records() {
+            return None;
+        }
+        let options = u32::from(negotiated.mss_send()).saturating_sub(full);
+        let len = u32::from(self.super_frame_len).checked_sub(HEADER_LEN_MIN + options)?;
+        let segments = len / full;
+        (segments > 1).then_some(Whole {
+            segments,
+            payload_len: segments * full,
+            crumb_len: (segments.div_ceil(CRUMB_DIVISOR) + 1) * full - 1,
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use super::recovery::{RTT, in_flight, path, sack, sack_config, timed_out_twice};
-use crate::congestion::{Algorithm, Congestion as _};
+use crate::sender::congestion::{Algorithm, Congestion as _};
 use crate::{Config, State};
 use time::Duration;
 use wire::SackBlocks;
@@ -37,12 +37,12 @@ fn a_timeout_in_fast_recovery_does_not_raise_the_threshold() {
             harness.now += RTT;
         }
         assert_eq!((timeouts(&harness), harness.connection.counters().fast_recoveries), (0, 1));
-        let threshold = harness.connection.congestion.slow_start_threshold();
+        let threshold = harness.connection.sender.congestion.slow_start_threshold();
         while timeouts(&harness) == 0 {
             harness.take();
             harness.pass_to_deadline();
         }
-        let after = harness.connection.congestion.slow_start_threshold();
+        let after = harness.connection.sender.congestion.slow_start_threshold();
         assert!(after <= threshold, "{algorithm:?}: {threshold} became {after}");
     }
 }
@@ -192,7 +192,7 @@ fn a_timeout_that_is_taken_back_leaves_no_backed_off_timer() {
     assert_eq!(harness.connection.counters().spurious_timeouts, 1);
     harness.take();
     let deadline = harness.connection.timers.deadline(crate::timers::Timer::Retransmission);
-    assert_eq!(deadline, Some(harness.now + harness.connection.rtt.rto()));
+    assert_eq!(deadline, Some(harness.now + harness.connection.sender.rtt.rto()));
 }
 
 // RFC 5681, 3.1: the threshold is held constant where a segment times out that the timer has sent again before, though
@@ -207,7 +207,7 @@ fn a_second_timeout_at_a_closed_window_leaves_the_threshold() {
             harness.pass_to_deadline();
             harness.take();
         }
-        thresholds.push(harness.connection.congestion.slow_start_threshold());
+        thresholds.push(harness.connection.sender.congestion.slow_start_threshold());
         harness.now += Duration::from_millis(10);
         harness.receive(ACK, 1, 1, b"");
     }
@@ -223,12 +223,12 @@ fn a_second_timeout_at_a_closed_window_leaves_the_threshold() {
 #[test]
 fn what_was_sacked_before_and_forgotten_is_no_delivery_rate() {
     let mut harness = timed_out_twice(10, &[(1_001, 10_001)]);
-    let before = harness.connection.recovery.rate.last();
+    let before = harness.connection.sender.recovery.rate.last();
     assert_eq!(before, Some((90_000, false)));
     harness.now += RTT;
     harness.receive(ACK, 1, 10_001, b"");
-    assert_eq!(harness.connection.recovery.rate.last(), before);
+    assert_eq!(harness.connection.sender.recovery.rate.last(), before);
     let mut harness = in_flight(harness, 1);
     harness.receive(ACK, 1, 11_001, b"");
-    assert!(harness.connection.recovery.rate.last().expect("measured").0 <= 90_000);
+    assert!(harness.connection.sender.recovery.rate.last().expect("measured").0 <= 90_000);
 }

@@ -94,7 +94,7 @@ impl Side {
             }
             Step::Receive(len) => {
                 let _ = harness.try_receive(ACK, self.received, self.una, &stream(0..len));
-                self.received = harness.connection.receive.next().offset_from(IRS);
+                self.received = harness.connection.receiver.queue.next().offset_from(IRS);
                 let _ = harness.connection.read(&mut vec![0; len]);
             }
             Step::Pass(ms) => harness.pass(Duration::from_millis(ms.into())),

@@ -7,7 +7,7 @@
 //! ```
 
 use super::harness::parse_all;
-use crate::congestion::{Algorithm, CongestionConfig};
+use crate::sender::congestion::{Algorithm, CongestionConfig};
 use crate::{Config, Connection, EcnMode, Pacing, Parameters, Segment};
 use batch::{Block, BlockPool, Chunk, Multidata, PoolConfig};
 use bytes::Bytes;

@@ -146,14 +146,14 @@ fn a_fin_behind_what_waits_already_is_held() {
     harness.receive(ACK, 2, 1, b"bc");
     assert_eq!(state(&harness), State::CloseWait);
     assert_eq!(harness.read(10), b"abcdef");
-    assert!(harness.connection.at_end_of_stream() && !harness.connection.receive.has_gap());
+    assert!(harness.connection.at_end_of_stream() && !harness.connection.receiver.queue.has_gap());
     // One that lies before what came is none, and does not leave a gap open.
     let mut harness = Harness::established(plain_config());
     harness.receive(FIN | ACK, 4, 1, b"");
     harness.receive(ACK, 4, 1, b"defg");
     harness.receive(ACK, 1, 1, b"abc");
     assert_eq!((state(&harness), harness.read(10)), (State::Established, b"abcdefg".to_vec()));
-    assert!(!harness.connection.receive.has_gap());
+    assert!(!harness.connection.receiver.queue.has_gap());
 }
 
 // RFC 9293, 3.6.1; RFC 2525, 2.17.

@@ -1,7 +1,7 @@
 //! Explicit congestion notification, against RFC 3168.
 
 use super::harness::*;
-use crate::congestion::Algorithm;
+use crate::sender::congestion::Algorithm;
 use crate::{Config, Connection, EcnMode, Pacing};
 use time::{Duration, Instant};
 use wire::{TcpFlags, TcpOptions};
@@ -304,7 +304,7 @@ fn a_mark_at_a_window_of_one_segment_stops_the_sender_for_a_timeout() {
         }
         for _ in 0..4 {
             assert_eq!(round(&mut harness), 1);
-            let rto = harness.connection.rtt.rto();
+            let rto = harness.connection.sender.rtt.rto();
             harness.expect_nothing();
             assert_eq!(harness.pass_to_deadline(), rto, "{pacing:?}");
         }
@@ -312,7 +312,7 @@ fn a_mark_at_a_window_of_one_segment_stops_the_sender_for_a_timeout() {
         let sent = harness.take().len() as u32;
         assert_eq!(sent, 1);
         harness.now += Duration::from_millis(20);
-        let nxt = harness.connection.send.nxt.offset_from(ISS);
+        let nxt = harness.connection.sender.sequence.nxt.offset_from(ISS);
         harness.receive(ACK, 1, nxt, b"");
         assert!(!harness.take().is_empty());
         assert_eq!(harness.connection.counters().retransmitted_segments, 0);

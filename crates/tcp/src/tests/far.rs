@@ -4,7 +4,7 @@
 
 use super::harness::{chunk, parse_all};
 use crate::config::Keepalive;
-use crate::congestion::{Algorithm, CongestionConfig};
+use crate::sender::congestion::{Algorithm, CongestionConfig};
 use crate::{Config, Connection, Events, Parameters, Segment, State};
 use batch::{Block, BlockPool, Chunk, Multidata, PoolConfig};
 use bytes::Bytes;

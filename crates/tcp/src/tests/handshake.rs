@@ -325,7 +325,11 @@ fn the_window_of_a_simultaneous_open_is_not_scaled() {
     harness.window = 1_000;
     harness.receive(SYN | ACK, 0, 1, b"");
     assert_eq!(harness.connection.state(), State::Established);
-    assert!(harness.connection.send.window <= 60_000, "{}", harness.connection.send.window);
+    assert!(
+        harness.connection.sender.sequence.window <= 60_000,
+        "{}",
+        harness.connection.sender.sequence.window
+    );
 }
 
 #[test]

@@ -126,7 +126,7 @@ proptest! {
             apply(&mut harness, step);
             let connection = &harness.connection;
             prop_assert!(connection.readable_len() <= 20_000 + 1);
-            let send = &connection.send;
+            let send = &connection.sender.sequence;
             prop_assert!(send.una.is_at_or_before(send.nxt) && send.nxt.is_at_or_before(send.max));
             let sent = SeqNumber::offset_from(send.nxt, send.una);
             if connection.state() == State::Closed {

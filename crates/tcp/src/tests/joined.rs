@@ -2,7 +2,7 @@
 //! thousands of seeds; and devices that take any part of a batch.
 
 use super::harness::{chunk, stream};
-use crate::congestion::{Algorithm, CongestionConfig};
+use crate::sender::congestion::{Algorithm, CongestionConfig};
 use crate::{Config, Connection, Parameters, PathProbing, Segment, State};
 use batch::{Block, BlockPool, Chunk, Limits, Multidata, PoolConfig};
 use bytes::Bytes;

@@ -248,7 +248,7 @@ fn a_hole_of_many_small_pieces_is_sent_again_and_nothing_else() {
 #[test]
 fn probes_of_our_closed_window_are_no_duplicate_acks() {
     let mut harness = plain();
-    let window = harness.connection.receive.window();
+    let window = harness.connection.receiver.queue.window();
     harness.receive(ACK, 1, 1, &stream(0..window as usize));
     harness.take();
     for _ in 0..4 {

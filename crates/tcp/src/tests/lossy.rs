@@ -2,7 +2,7 @@
 //! what the time is spent on.
 
 use super::harness::chunk;
-use crate::congestion::{Algorithm, CongestionConfig};
+use crate::sender::congestion::{Algorithm, CongestionConfig};
 use crate::{Config, Connection, EcnMode, Parameters, Segment, State, TcpCounters};
 use batch::{Block, BlockPool, Chunk, Multidata, PoolConfig};
 use bytes::Bytes;

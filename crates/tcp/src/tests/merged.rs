@@ -229,9 +229,9 @@ impl Side {
     }
 
     fn receive(&mut self, mut run: Run) {
-        self.gap |= self.harness.connection.receive.has_gap();
+        self.gap |= self.harness.connection.receiver.queue.has_gap();
         let Some((start, len)) = self.place(&mut run) else { return };
-        let edge = self.harness.connection.receive.edge().offset_from(IRS);
+        let edge = self.harness.connection.receiver.queue.edge().offset_from(IRS);
         self.beyond |= start + len as u32 > edge;
         self.was_beyond |= self.beyond;
         let full = self.peer.segment_len;
@@ -330,7 +330,7 @@ impl Side {
 
     fn state(&self) -> String {
         let connection = &self.harness.connection;
-        let receive = &connection.receive;
+        let receive = &connection.receiver.queue;
         let mut waits = receive.sack_blocks(4).as_slice().to_vec();
         waits.sort_by_key(|(start, _)| start.offset_from(IRS));
         let counters = connection.counters();
@@ -431,7 +431,7 @@ proptest! {
             );
             if matches!(step, Step::Transmit | Step::Pass(_)) {
                 for side in &mut sides {
-                    side.gap = side.harness.connection.receive.has_gap();
+                    side.gap = side.harness.connection.receiver.queue.has_gap();
                 }
             }
             let [merged, single] =

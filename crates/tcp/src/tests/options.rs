@@ -190,7 +190,7 @@ fn a_narrower_path_during_recovery_does_not_freeze_the_window() {
     let mut windows = Vec::new();
     for _ in 0..12 {
         harness.now += Duration::from_millis(10);
-        let sent = harness.connection.send.nxt.offset_from(ISS);
+        let sent = harness.connection.sender.sequence.nxt.offset_from(ISS);
         harness.receive(ACK, 1, sent, b"");
         harness.take();
         let room = harness.connection.send_room();

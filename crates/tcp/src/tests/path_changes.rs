@@ -34,7 +34,7 @@ fn probing(path_probing: PathProbing) -> Config {
 }
 
 fn nxt(harness: &Harness) -> u32 {
-    harness.connection.send.nxt.offset_from(ISS)
+    harness.connection.sender.sequence.nxt.offset_from(ISS)
 }
 
 fn fill(harness: &mut Harness) {
@@ -242,7 +242,11 @@ fn a_probe_that_arrived_is_not_lost_where_the_peer_reneges() {
     harness.receive(ACK, 1, 1_001, b"");
     let counters = harness.connection.counters();
     assert_eq!((counters.sack_reneges, counters.retransmissions_lost), (1, 0));
-    assert_eq!(harness.connection.recovery.lost_bytes(), last + 1_024 - 1_001, "all goes again");
+    assert_eq!(
+        harness.connection.sender.recovery.lost_bytes(),
+        last + 1_024 - 1_001,
+        "all goes again"
+    );
     while harness.connection.send_queue_len() > 0 {
         harness.take();
         harness.now += TICK;

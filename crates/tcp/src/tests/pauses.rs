@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use crate::Config;
-use crate::congestion::{CongestionConfig, Idle};
+use crate::sender::congestion::{CongestionConfig, Idle};
 use time::Duration;
 use wire::TcpOptions;
 

@@ -3,8 +3,8 @@
 
 use super::harness::*;
 use crate::Config;
-use crate::congestion::Algorithm;
-use crate::rate::Gathered;
+use crate::sender::congestion::Algorithm;
+use crate::sender::rate::Gathered;
 use time::Duration;
 use wire::{SackBlocks, TcpFlags, TcpOptions, TcpTimestamps};
 
@@ -38,8 +38,8 @@ fn path_with(config: Config, flags: TcpFlags) -> Harness {
 }
 
 pub(super) fn sack_config() -> Config {
-    let congestion = crate::congestion::CongestionConfig {
-        algorithm: crate::congestion::Algorithm::NewReno,
+    let congestion = crate::sender::congestion::CongestionConfig {
+        algorithm: crate::sender::congestion::Algorithm::NewReno,
         ..Config::default().congestion
     };
     let pacing = crate::Pacing::Off;
@@ -96,7 +96,7 @@ fn the_reordering_timer_finds_a_loss_that_three_duplicates_would_not() {
 
 /// What the next ACK will tell the controller of the losses since the one before, in bytes.
 fn worst_loss(harness: &Harness) -> Option<u64> {
-    let mut rate = harness.connection.recovery.rate.clone();
+    let mut rate = harness.connection.sender.recovery.rate.clone();
     rate.sample(&Gathered::default(), 0, None)?.worst_loss.map(|loss| loss.lost_bytes)
 }
 
@@ -118,8 +118,8 @@ fn what_the_retransmission_timer_finds_lost_is_told_with_the_next_ack() {
 fn what_was_too_long_for_the_path_is_no_loss_to_the_controller() {
     let mut harness = in_flight(path(sack_config()), 4);
     let connection = &mut harness.connection;
-    connection.recovery.on_path_change(&connection.send, 1);
-    assert_eq!(harness.connection.recovery.lost_bytes(), 4_000);
+    connection.sender.recovery.on_path_change(&connection.sender.sequence, 1);
+    assert_eq!(harness.connection.sender.recovery.lost_bytes(), 4_000);
     assert_eq!(worst_loss(&harness), None);
 }
 
@@ -244,7 +244,7 @@ fn a_probe_is_new_data_where_there_is_some() {
 fn a_single_segment_is_probed_when_the_retransmission_timer_would_go_off() {
     for len in [700, MSS] {
         let mut harness = path(sack_config());
-        let rto = harness.connection.rtt.rto();
+        let rto = harness.connection.sender.rtt.rto();
         harness.write(&stream(0..len));
         harness.take();
         assert_eq!(harness.pass_to_deadline(), (2 * RTT + Duration::from_millis(200)).min(rto));
@@ -326,7 +326,7 @@ fn the_timer_runs_behind_a_timeout_that_was_spurious() {
     assert_eq!(harness.connection.counters().retransmission_timeouts, 1);
     sack(&mut harness, 1, &[(1_001, 2_001)]);
     assert_eq!(harness.connection.counters().spurious_timeouts, 1);
-    assert!(harness.connection.send.flight() > 0);
+    assert!(harness.connection.sender.sequence.flight() > 0);
     assert!(harness.connection.timers.is_set(crate::timers::Timer::Retransmission));
 }
 
@@ -545,12 +545,12 @@ fn a_spurious_timeout_is_found_out_and_taken_back() {
     let before = harness.connection.congestion_window();
     harness.pass_to_deadline();
     assert_eq!(harness.take_ranges(), [(1, 1_000)]);
-    let backed_off = harness.connection.rtt.rto();
+    let backed_off = harness.connection.sender.rtt.rto();
     harness.receive(ACK, 1, 1_001, b"");
     assert_eq!(harness.take_ranges(), [(10_001, 1_000), (11_001, 1_000)]);
     harness.receive(ACK, 1, 3_001, b"");
     assert!(harness.connection.congestion_window() >= before);
-    assert!(harness.connection.rtt.rto() < backed_off, "the back-off is taken back, too");
+    assert!(harness.connection.sender.rtt.rto() < backed_off, "the back-off is taken back, too");
     let sent = harness.take_ranges();
     assert!(sent.iter().all(|(sequence, _)| *sequence > 10_000), "nothing more again: {sent:?}");
     let counters = harness.connection.counters();
@@ -685,7 +685,7 @@ fn reports_of_duplicates_do_not_undo_a_later_reduction() {
 /// A connection whose window of ten segments a mark has reduced, with the first of them acknowledged.
 fn marked(algorithm: Algorithm) -> Harness {
     let base = sack_config();
-    let congestion = crate::congestion::CongestionConfig { algorithm, ..base.congestion };
+    let congestion = crate::sender::congestion::CongestionConfig { algorithm, ..base.congestion };
     let config = Config { ecn: crate::EcnMode::Request, congestion, ..base };
     let mut harness = in_flight(path_with(config, TcpFlags::ECE), 10);
     harness.receive(ACK | TcpFlags::ECE, 1, 1_001, b"");

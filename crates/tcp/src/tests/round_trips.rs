@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use super::recovery::{RTT, sack_config};
-use crate::congestion::{Algorithm, CongestionConfig};
+use crate::sender::congestion::{Algorithm, CongestionConfig};
 use crate::{Config, Connection, Parameters};
 use batch::{Block, Chunk};
 use bytes::Bytes;
@@ -73,6 +73,6 @@ fn round_trips_are_measured_after_gigabytes_of_joined_records() {
         acked = sent;
         ack(&mut harness, acked);
     }
-    let smoothed = harness.connection.rtt.smoothed().unwrap();
+    let smoothed = harness.connection.sender.rtt.smoothed().unwrap();
     assert!(smoothed > Duration::from_millis(250), "{smoothed:?}");
 }

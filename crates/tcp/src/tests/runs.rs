@@ -129,7 +129,7 @@ proptest! {
                             .expect("room");
                             if let Step::WriteRecord(_) = step {
                                 harness.connection.end_record();
-                                records.push(harness.connection.send_queue.end_sequence().offset_from(ISS));
+                                records.push(harness.connection.sender.queue.end_sequence().offset_from(ISS));
                             }
                         }
                     }
@@ -141,7 +141,7 @@ proptest! {
                         }
                     }
                     Step::Acknowledge(part, window) => {
-                        let (una, nxt) = (harness.connection.send.una, harness.connection.send.nxt);
+                        let (una, nxt) = (harness.connection.sender.sequence.una, harness.connection.sender.sequence.nxt);
                         let part = u64::from(nxt.offset_from(una)) * u64::from(part) / 1_000;
                         let ack = una.offset_from(ISS) + part as u32;
                         harness.window = window;
@@ -166,8 +166,8 @@ proptest! {
                 prop_assert!(one.payload == other.payload);
                 prop_assert_eq!(one.ecn, other.ecn);
             }
-            prop_assert_eq!(together.connection.send.nxt, one_by_one.connection.send.nxt);
-            prop_assert_eq!(together.connection.cwnd_limited, one_by_one.connection.cwnd_limited);
+            prop_assert_eq!(together.connection.sender.sequence.nxt, one_by_one.connection.sender.sequence.nxt);
+            prop_assert_eq!(together.connection.sender.cwnd_limited, one_by_one.connection.sender.cwnd_limited);
             prop_assert_eq!(
                 format!("{:?}", together.connection.totals),
                 format!("{:?}", one_by_one.connection.totals)

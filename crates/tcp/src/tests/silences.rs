@@ -3,7 +3,7 @@
 use super::harness::*;
 use super::recovery::{RTT, path, sack_config};
 use crate::Config;
-use crate::congestion::{Algorithm, Congestion as _, CongestionConfig};
+use crate::sender::congestion::{Algorithm, Congestion as _, CongestionConfig};
 use time::Duration;
 
 // RFC 5681, 4.1: "if the TCP has not sent data in an interval exceeding the retransmission timeout".
@@ -80,7 +80,7 @@ fn bbr_restarts_from_idle_after_a_flight_that_filled_the_window() {
         }
         harness.pass(RTT);
         harness.receive(ACK, 1, 1 + at as u32, b"");
-        let held = harness.connection.congestion.is_holding_back();
+        let held = harness.connection.sender.congestion.is_holding_back();
         assert!(!held, "ProbeRTT behind an idle restart, {segments} segments in the first flight");
     }
 }

@@ -215,8 +215,10 @@ fn a_buffer_smaller_than_the_scale_can_say_is_made_larger() {
         let mut next = 1;
         for _ in 0..1_000 {
             // The peer fills what it was offered, to the byte.
-            let window = harness.connection.receive.window().min(1_000);
-            let known = u32::from(harness.connection.window_field()) << 8;
+            let window = harness.connection.receiver.queue.window().min(1_000);
+            let known =
+                u32::from(harness.connection.receiver.window_field(&harness.connection.negotiated))
+                    << 8;
             assert!(known > 0 || window > 0, "{next}");
             harness.receive(ACK, next, 1, &stream(0..known.min(1_000) as usize));
             next += known.min(1_000);
@@ -308,11 +310,11 @@ fn both_have_probed() -> (Harness, u32) {
     // What the scale of our window cannot say is left of it.
     let scale = 1 << harness.connection.negotiated.receive_shift;
     assert!(scale > 1);
-    let ours = harness.connection.receive.window() - (scale - 1);
+    let ours = harness.connection.receiver.queue.window() - (scale - 1);
     harness.receive(ACK, 1, 1, &stream(0..ours as usize));
     harness.pass_to_deadline();
     assert_eq!(harness.take().last().map(|sent| sent.header.window), Some(0));
-    assert_eq!(harness.connection.receive.window(), scale - 1);
+    assert_eq!(harness.connection.receiver.queue.window(), scale - 1);
     harness.receive(ACK, 1 + ours, 1, b"p");
     harness.write(b"more");
     while harness.connection.counters().window_probes_sent == 0 {
@@ -332,8 +334,8 @@ fn no_read_is_told_of_by_a_window_that_says_what_the_last_one_said() {
         TcpOptions { mss: Some(MSS as u16), window_scale: Some(0), ..TcpOptions::default() };
     let mut harness = Harness::established_with(config, options);
     let mut at = 1;
-    while harness.connection.receive.window() > 0 {
-        let len = harness.connection.receive.window().min(MSS as u32);
+    while harness.connection.receiver.queue.window() > 0 {
+        let len = harness.connection.receiver.queue.window().min(MSS as u32);
         harness.receive(ACK, at, 1, &stream(0..len as usize));
         at += len;
     }

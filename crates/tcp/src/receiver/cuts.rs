@@ -9,12 +9,11 @@
 //!        old <-| 600| 1 000 | 400 |     RCV.NXT within the second: 3 are left
 //! ```
 
-use crate::connection::Connection;
 use wire::TcpHeader;
 
 /// The lengths of the segments in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cuts {
+pub(crate) struct Cuts {
     /// Of what is left of the first; more than 0.
     first_len: u32,
     /// Of each of the others, but for the last, which may be shorter; more than 0.
@@ -27,9 +26,22 @@ impl Cuts {
         Self { first_len: len.max(1), len: len.max(1) }
     }
 
+    /// What a device says of a payload that came with this header: [`crate::Segment::segment_len`]. Some know no
+    /// more than how long a packet can be; none of the peer's is longer than our MSS, less its options (RFC 6691).
+    #[inline]
+    pub(crate) fn of(header: &TcpHeader, segment_len: u32, mss_receive: u16) -> Self {
+        match segment_len {
+            0 => Self::every(u32::MAX),
+            _ => {
+                let most = u32::from(mss_receive).saturating_sub(header.options.len_bytes() as u32);
+                Self::every(segment_len.min(most))
+            }
+        }
+    }
+
     /// How many segments the first `len` bytes are, or are of; at least 1.
     #[inline]
-    pub(super) fn count(self, len: u32) -> u32 {
+    pub(crate) fn count(self, len: u32) -> u32 {
         match len.checked_sub(self.first_len) {
             Some(behind) => 1 + behind.div_ceil(self.len),
             None => 1,
@@ -38,39 +50,23 @@ impl Cuts {
 
     /// How many segments end within the first `len` bytes.
     #[inline]
-    pub(super) fn count_whole(self, len: u32) -> u32 {
+    pub(crate) fn count_whole(self, len: u32) -> u32 {
         len.checked_sub(self.first_len).map_or(0, |behind| 1 + behind / self.len)
     }
 
     /// How many of the first `len` bytes the first `count` segments are.
-    pub(super) fn end(self, count: u32, len: u32) -> u32 {
+    pub(crate) fn end(self, count: u32, len: u32) -> u32 {
         let Some(others) = count.checked_sub(1) else { return 0 };
         len.min(self.first_len.saturating_add(others.saturating_mul(self.len)))
     }
 
     /// What is left behind the first `len` bytes.
-    pub(super) fn behind(self, len: u32) -> Self {
+    pub(crate) fn behind(self, len: u32) -> Self {
         let first_len = match len.checked_sub(self.first_len) {
             Some(behind) => self.len - behind % self.len,
             None => self.first_len - len,
         };
         Self { first_len, ..self }
-    }
-}
-
-impl Connection {
-    /// What a device says of a payload that came with this header: [`crate::Segment::segment_len`]. Some know no
-    /// more than how long a packet can be; none of the peer's is longer than our MSS, less its options (RFC 6691).
-    #[inline]
-    pub(super) fn cuts(&self, header: &TcpHeader, segment_len: u32) -> Cuts {
-        match segment_len {
-            0 => Cuts::every(u32::MAX),
-            _ => {
-                let mss = u32::from(self.negotiated.mss_receive());
-                let most = mss.saturating_sub(header.options.len_bytes() as u32);
-                Cuts::every(segment_len.min(most))
-            }
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::rate::Loss;
+use crate::sender::rate::Loss;
 
 const MSS: u32 = 1_000;
 

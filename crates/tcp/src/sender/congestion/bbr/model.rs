@@ -1,7 +1,7 @@
 //! What is believed of the path (draft-ietf-ccwg-bbr, 5.5).
 
 use super::{BETA_TENTHS, Bbr, INFINITE, Phase, Undo, scale, volume};
-use crate::rate::{Loss, RateSample};
+use crate::sender::rate::{Loss, RateSample};
 use time::{Duration, Instant};
 
 /// BBR.LossThresh: 2 per cent.

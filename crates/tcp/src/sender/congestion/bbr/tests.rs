@@ -2,7 +2,7 @@
 //! the cases of the draft's appendix.
 
 use super::*;
-use crate::rate::{DeliveryRate, Gathered, Snapshot};
+use crate::sender::rate::{DeliveryRate, Gathered, Snapshot};
 use std::collections::VecDeque;
 use wire::SeqNumber;
 
@@ -273,7 +273,7 @@ fn a_mark_ends_startup_and_bounds_the_cycle() {
 // RFC 4821, 7.6: the loss of a probe alone "MUST NOT be treated as an indication of congestion".
 #[test]
 fn a_lost_probe_of_the_mtu_is_no_loss_to_the_model() {
-    use crate::congestion::Controller;
+    use crate::sender::congestion::Controller;
     use crate::tests::harness::*;
     use crate::{Algorithm, Config, Connection, PathProbing};
     let congestion = CongestionConfig { algorithm: Algorithm::Bbr, ..CongestionConfig::default() };
@@ -300,7 +300,9 @@ fn a_lost_probe_of_the_mtu_is_no_loss_to_the_model() {
     harness.options.sack.push(ISS + 2_485, ISS + 5_557);
     harness.receive(ACK, 1, 1_025, b"");
     assert_eq!(harness.connection.counters().mtu_probes_lost, 1);
-    let Controller::Bbr(bbr) = &harness.connection.congestion else { panic!("BBR was asked for") };
+    let Controller::Bbr(bbr) = &harness.connection.sender.congestion else {
+        panic!("BBR was asked for")
+    };
     assert!(!bbr.loss_in_round);
 }
 
@@ -313,14 +315,14 @@ fn rounds_without_a_rate_are_no_plateau() {
         now += Duration::from_millis(10);
         let prior_delivered_bytes = delivered;
         delivered += 10 * u64::from(MSS);
-        let rate = Some(crate::rate::RateSample {
+        let rate = Some(crate::sender::rate::RateSample {
             total_delivered_bytes: delivered,
             prior_delivered_bytes,
             newly_delivered_bytes: 10 * MSS,
             delivered_bytes: 10 * u64::from(MSS),
             tx_in_flight_bytes: 10 * MSS,
             interval: (round == 0).then_some(Duration::from_millis(10)),
-            ..crate::rate::RateSample::default()
+            ..crate::sender::rate::RateSample::default()
         });
         bbr.on_ack(&Acked {
             now,

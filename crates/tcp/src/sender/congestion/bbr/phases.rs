@@ -1,7 +1,7 @@
 //! The state machine (draft-ietf-ccwg-bbr, 5.3).
 
 use super::{AckPhase, Bbr, INFINITE, Phase};
-use crate::rate::RateSample;
+use crate::sender::rate::RateSample;
 use time::{Duration, Instant};
 
 /// BBRStartupFullLossCnt.

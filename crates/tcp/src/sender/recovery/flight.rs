@@ -4,7 +4,7 @@
 //! connections lends it ([`crate::Lent`]).
 
 use super::rack::Newest;
-use crate::sent::{Fate, Record, SentRecords};
+use crate::sender::sent::{Fate, Record, SentRecords};
 use time::{Duration, Instant};
 use wire::SeqNumber;
 

@@ -2,7 +2,7 @@
 //!
 //! A controller owns the congestion window and the slow start threshold and nothing else. It is
 //! told what happened ([`Congestion`]'s `on_*`) and asked for [`Congestion::window`]; when to
-//! retransmit, what is lost and how much is in flight ([`crate::sent`]) is decided elsewhere.
+//! retransmit, what is lost and how much is in flight ([`crate::sender::sent`]) is decided elsewhere.
 //! During recovery the window is the target that `pipe` is held against (RFC 6675, 5): it is not
 //! inflated by duplicate ACKs, and ACKs do not grow it.
 //!
@@ -30,7 +30,7 @@
 
 use core::str::FromStr;
 
-use crate::rate::RateSample;
+use crate::sender::rate::RateSample;
 use time::{Duration, Instant};
 use wire::SeqNumber;
 
@@ -67,7 +67,7 @@ pub(crate) struct Acked {
     pub(crate) una: SeqNumber,
     /// `SND.NXT`.
     pub(crate) nxt: SeqNumber,
-    /// What this ACK tells of the rate of the path ([`crate::rate`]); loss-based controllers need
+    /// What this ACK tells of the rate of the path ([`crate::sender::rate`]); loss-based controllers need
     /// none.
     pub(crate) rate: Option<RateSample>,
     /// Whether the peer sends SACK blocks.
@@ -140,13 +140,13 @@ pub(crate) trait Congestion {
     }
 
     /// The rate at which to send, in bytes per second, where the controller has one of its own;
-    /// others are paced by their window ([`crate::pacing`]).
+    /// others are paced by their window ([`crate::sender::pacing`]).
     fn pacing_rate(&self) -> Option<u64> {
         None
     }
 
     /// The controller keeps the pipe empty on purpose: what is sent now tells nothing of the path
-    /// ([`crate::rate::DeliveryRate::on_app_limited`]).
+    /// ([`crate::sender::rate::DeliveryRate::on_app_limited`]).
     fn is_holding_back(&self) -> bool {
         false
     }

@@ -22,7 +22,7 @@
 //! ([`BlockPool::streams_bound`]): a queue grows while it holds less than is left, and offers half of that, so that
 //! little which was announced has to be refused. A few segments in order a reader gets at any time.
 
-use crate::assembler::{Assembler, AssemblerConfig, Insert, Overlap, Piece};
+use crate::receiver::assembler::{Assembler, AssemblerConfig, Insert, Overlap, Piece};
 use crate::room::{make_room, release};
 use batch::{BlockPool, Chunk, holds_much_more};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! What follows from the model: pacing rate and window (draft-ietf-ccwg-bbr, 5.6).
 
 use super::{Bbr, INFINITE, Phase, scale, volume};
-use crate::rate::RateSample;
+use crate::sender::rate::RateSample;
 use time::Duration;
 
 /// BBR.StartupPacingGain: 4 ln 2.

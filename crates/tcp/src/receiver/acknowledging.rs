@@ -4,7 +4,7 @@
 //! device's batch is through, so that sixty-four segments in a batch are answered by as many ACKs
 //! as the policy wants and not by as many as there are segments. Whatever segment goes out carries
 //! the ACK and settles the debt. Where that is switched off, each ACK is noted with the segment that
-//! asks for it ([`crate::unstretched`]).
+//! asks for it ([`crate::receiver::unstretched`]).
 //!
 //! RFC 9293, SHLD-19 asks for an ACK for at least every second full-sized segment. Deferring up to
 //! eight on the same subnet is a stated deviation; the deferral is two while the peer must be taken
@@ -15,7 +15,7 @@
 //! arrives in each; and where the timer goes off all the same with several segments owed, the
 //! estimate was wrong, and half of those is the most from then on.
 
-use crate::unstretched::{Due, Unstretched};
+use crate::receiver::unstretched::{Due, Unstretched};
 use time::{Duration, Instant};
 
 /// The most duplicate ACKs owed at a time.

@@ -32,7 +32,7 @@ mod model;
 mod phases;
 
 use super::{Acked, Congestion, CongestionConfig, initial_window_bytes};
-use crate::rate::RateSample;
+use crate::sender::rate::RateSample;
 use time::{Duration, Instant};
 
 /// BBR.Beta, as tenths.

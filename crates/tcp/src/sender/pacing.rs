@@ -21,8 +21,10 @@
 //! 1 ms: on shorter ones the batch limit and the device's own back-pressure bound the burst, as they
 //! do for every connection on a Linux host without the fq scheduler.
 
-use crate::congestion::Congestion as _;
+use crate::config::Config;
 use crate::connection::Connection;
+use crate::sender::Sender;
+use crate::sender::congestion::Congestion as _;
 use crate::timers::Timer;
 use core::num::NonZeroU64;
 use time::{Duration, Instant, nanos};
@@ -140,8 +142,7 @@ impl Connection {
     /// The rate at which data is spread now, in bytes per second; `None` where it is not.
     #[must_use]
     pub fn pacing_rate(&self) -> Option<u64> {
-        let (rate, max) = (self.own_pacing_rate(), self.config.pacing_rate_max);
-        rate.into_iter().chain(max.map(NonZeroU64::get)).min()
+        self.sender.pacing_rate(&self.config)
     }
 
     /// Limits the rate from now on: see [`Config::pacing_rate_max`](crate::Config::pacing_rate_max).
@@ -151,32 +152,60 @@ impl Connection {
             return;
         }
         self.config_mut().pacing_rate_max = rate;
-        self.pacer.on_rate_max(now, before, rate);
+        self.sender.pacer.on_rate_max(now, before, rate);
         self.timers.stop(Timer::Pacing);
         self.arm_pacing(now);
     }
 
+    /// Runs the timer where new data waits for its release.
+    #[inline]
+    pub(crate) fn arm_pacing(&mut self, now: Instant) {
+        if now < self.sender.pacer.released_at {
+            self.await_release(now);
+        }
+    }
+
+    #[inline(never)]
+    fn await_release(&mut self, now: Instant) {
+        let waits = (self.state.sends_data() || self.answers_early())
+            && self.sender.queue.len_from(self.sender.sequence.nxt) > 0
+            && self.sender.pacing_budget(now, &self.config, self.negotiated.payload_max()) == 0;
+        if waits && !self.timers.is_set(Timer::Pacing) {
+            self.timers.set(Timer::Pacing, self.sender.pacer.released_at);
+            self.counters.pacing_waits += 1;
+        }
+    }
+}
+
+impl Sender {
+    /// The rate at which data is spread now, in bytes per second; `None` where it is not.
+    pub(crate) fn pacing_rate(&self, config: &Config) -> Option<u64> {
+        let (rate, max) = (self.own_pacing_rate(config), config.pacing_rate_max);
+        rate.into_iter().chain(max.map(NonZeroU64::get)).min()
+    }
+
     /// Whether the rate is the one that was set.
-    fn is_limited(&self) -> bool {
-        let is_lower = |max: NonZeroU64| self.own_pacing_rate().is_none_or(|own| max.get() <= own);
-        self.config.pacing_rate_max.is_some_and(is_lower)
+    fn is_limited(&self, config: &Config) -> bool {
+        let is_lower =
+            |max: NonZeroU64| self.own_pacing_rate(config).is_none_or(|own| max.get() <= own);
+        config.pacing_rate_max.is_some_and(is_lower)
     }
 
     /// What a flight may begin with at once.
-    fn free_bytes(&self) -> u32 {
-        let free = self.negotiated.payload_max().saturating_mul(FREE_SEGMENTS);
-        match self.config.pacing_rate_max {
+    fn free_bytes(&self, config: &Config, mss: u32) -> u32 {
+        let free = mss.saturating_mul(FREE_SEGMENTS);
+        match config.pacing_rate_max {
             None => free,
-            Some(_) if self.is_limited() => 0,
+            Some(_) if self.is_limited(config) => 0,
             Some(max) => u32::try_from(bytes_in(max.get(), CREDIT)).unwrap_or(free).min(free),
         }
     }
 
-    fn own_pacing_rate(&self) -> Option<u64> {
+    fn own_pacing_rate(&self, config: &Config) -> Option<u64> {
         if let Some(rate) = self.congestion.pacing_rate() {
             return Some(rate);
         }
-        match self.config.pacing {
+        match config.pacing {
             Pacing::Off => return None,
             Pacing::Auto if self.rtt.min_rtt_ns()? < nanos(RTT_PACED_MIN) => return None,
             Pacing::Auto | Pacing::On => {}
@@ -188,48 +217,37 @@ impl Connection {
             true => 2 * NS_PER_S,
             false => NS_PER_S + NS_PER_S / 5,
         };
-        Some((u64::from(window.max(self.send.flight())) * ns_per_s / srtt_ns).max(1))
+        Some((u64::from(window.max(self.sequence.flight())) * ns_per_s / srtt_ns).max(1))
     }
 
     /// Bytes of new data that pacing lets go now.
-    pub(crate) fn pacing_budget(&self, now: Instant) -> u64 {
-        match self.pacing_rate() {
+    pub(crate) fn pacing_budget(&self, now: Instant, config: &Config, mss: u32) -> u64 {
+        match self.pacing_rate(config) {
             _ if self.pacer.is_held(now) => 0,
             Some(rate) => {
-                let idle_bytes = (self.send.flight() == 0).then(|| self.free_bytes());
-                self.pacer.budget(now, rate, self.negotiated.payload_max(), idle_bytes)
+                let idle_bytes =
+                    (self.sequence.flight() == 0).then(|| self.free_bytes(config, mss));
+                self.pacer.budget(now, rate, mss, idle_bytes)
             }
             None => u64::MAX,
         }
     }
 
     /// `bytes` of payload were sent, `flight_before` in flight before them.
-    pub(crate) fn on_paced(&mut self, now: Instant, bytes: u32, flight_before: u32) {
-        let Some(rate) = self.pacing_rate() else { return };
+    pub(crate) fn on_paced(
+        &mut self,
+        now: Instant,
+        bytes: u32,
+        flight_before: u32,
+        config: &Config,
+        mss: u32,
+    ) {
+        let Some(rate) = self.pacing_rate(config) else { return };
         if flight_before == 0 {
-            self.pacer.on_flight_start(self.free_bytes());
+            self.pacer.on_flight_start(self.free_bytes(config, mss));
         }
-        let wait_max = if self.is_limited() { WAIT_MAX_LIMITED } else { WAIT_MAX };
+        let wait_max = if self.is_limited(config) { WAIT_MAX_LIMITED } else { WAIT_MAX };
         self.pacer.on_sent(now, bytes, rate, wait_max);
-    }
-
-    /// Runs the timer where new data waits for its release.
-    #[inline]
-    pub(crate) fn arm_pacing(&mut self, now: Instant) {
-        if now < self.pacer.released_at {
-            self.await_release(now);
-        }
-    }
-
-    #[inline(never)]
-    fn await_release(&mut self, now: Instant) {
-        let waits = (self.state.sends_data() || self.answers_early())
-            && self.send_queue.len_from(self.send.nxt) > 0
-            && self.pacing_budget(now) == 0;
-        if waits && !self.timers.is_set(Timer::Pacing) {
-            self.timers.set(Timer::Pacing, self.pacer.released_at);
-            self.counters.pacing_waits += 1;
-        }
     }
 }
 

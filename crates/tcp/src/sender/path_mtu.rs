@@ -19,11 +19,14 @@
 //! What always holds: low =< high =< limit; there is one probe in flight at most; its loss alone is
 //! no sign of congestion (RFC 4821, 7.6). Sizes here are MSS: with TCP options, without headers.
 
-use crate::congestion::Congestion as _;
+use crate::config::Config;
 use crate::connection::Connection;
+use crate::counters::Counting;
 use crate::options::Negotiated;
-use crate::recovery::RecoveryState;
-use crate::sent::Record;
+use crate::sender::Sender;
+use crate::sender::congestion::Congestion as _;
+use crate::sender::recovery::RecoveryState;
+use crate::sender::sent::Record;
 use crate::state::State;
 use crate::timers::Timer;
 use time::{Duration, Instant};
@@ -273,23 +276,23 @@ impl Connection {
     /// The program's own limit ([`Config::mss_max`](crate::Config::mss_max)) holds whatever the path takes.
     pub fn set_path_mss(&mut self, now: Instant, mss_send_max: u16) {
         let asked = self.config.mss_max.unwrap_or(u16::MAX);
-        self.path_mtu.set_limit(mss_send_max.min(asked));
+        self.sender.path_mtu.set_limit(mss_send_max.min(asked));
         let before = self.negotiated.payload_max();
-        self.apply_path_mss();
+        self.sender.apply_path_mss(&mut self.negotiated);
         let after = self.negotiated.payload_max();
         let is_opening = self.is_opening_fast();
         let may_send = self.state.sends_data() || is_opening;
-        if after < before && may_send && self.recovery.has_longer(after) {
-            if self.recovery.state() == RecoveryState::Fast {
+        if after < before && may_send && self.sender.recovery.has_longer(after) {
+            if self.sender.recovery.state() == RecoveryState::Fast {
                 // All of it is sent again, which ends this recovery for the window as well.
-                self.congestion.on_recovery_exit(now);
+                self.sender.congestion.on_recovery_exit(now);
             }
-            self.path_mtu.forget_probe();
-            self.recovery.on_path_change(&self.send, after);
+            self.sender.path_mtu.forget_probe();
+            self.sender.recovery.on_path_change(&self.sender.sequence, after);
             // While it opens the timer is the SYN-ACK's, and what is lost waits for the handshake.
             if !is_opening {
                 self.timers.stop(Timer::Retransmission);
-                self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
+                self.timers.set(Timer::Retransmission, self.sender.rtt.expires_at(now));
             }
         }
         // What the window had room for may be a small segment of the new size, and wait for more of it.
@@ -307,59 +310,28 @@ impl Connection {
     /// The network header of every packet has so many bytes of options from now on: segments are
     /// shorter by them (RFC 9293, 3.7.1: Eff.snd.MSS), those that are sent again included.
     pub fn set_network_options(&mut self, len_bytes: u8) {
-        self.change_mss(|negotiated| negotiated.set_network_options(len_bytes));
-    }
-
-    /// The retransmission timer went off, `unanswered.timeouts` times in a row: is it because long
-    /// segments do not arrive (RFC 4821, 7.7)?
-    pub(crate) fn check_black_hole(&mut self, now: Instant) {
-        self.path_mtu.forget_probe();
-        let is_off = self.config.path_probing == PathProbing::Off;
-        if is_off || self.unanswered.timeouts < BLACK_HOLE_TIMEOUTS {
-            return;
-        }
-        // What times out is the first segment, as it went last: where that is no longer than what every path takes, options
-        // with it, its length is not what keeps it, however much waits behind it.
-        let mss = u32::from(self.negotiated.mss_path());
-        // A peer may ask for less than the least that is sent.
-        let options = mss.saturating_sub(self.negotiated.payload_max());
-        // What ends a record left by itself, whatever left together with it.
-        let len = self.send_queue.len_of_segment(self.send.una, self.recovery.first_len());
-        let is_long = len + options > u32::from(self.path_mtu.default);
-        if is_long && self.path_mtu.on_black_hole(now) {
-            self.counters.black_holes += 1;
-            self.apply_path_mss();
-        }
-    }
-
-    /// SND.UNA moved: a probe may have arrived, or another be due.
-    #[inline]
-    pub(crate) fn check_path_probe(&mut self, now: Instant) {
-        if !self.negotiated.sack {
-            if self.path_mtu.forget_black_hole(now) {
-                self.apply_path_mss();
-            }
-            return;
-        }
-        if self.path_mtu.on_ack(now, self.send.una) {
-            self.counters.mtu_probes_arrived += 1;
-            self.apply_path_mss();
-        }
+        self.sender.change_mss(
+            |negotiated| negotiated.set_network_options(len_bytes),
+            &mut self.negotiated,
+        );
     }
 
     /// A segment of `len` bytes was sent to find out whether the path takes it.
     pub(crate) fn on_mtu_probe_sent(&mut self, start: SeqNumber, len: u32) {
-        let options = u32::from(self.negotiated.mss_path()).saturating_sub(self.payload_room());
+        let options = u32::from(self.negotiated.mss_path())
+            .saturating_sub(self.receiver.payload_room(&self.negotiated));
         let mss = u16::try_from(len + options).unwrap_or(u16::MAX);
         // One that came out no longer than the others, for want of spans, tells nothing.
-        if mss > self.path_mtu.mss() {
-            self.path_mtu.on_probe_sent(start, start + len, mss);
+        if mss > self.sender.path_mtu.mss() {
+            self.sender.path_mtu.on_probe_sent(start, start + len, mss);
             self.counters.mtu_probes_sent += 1;
         }
     }
+}
 
+impl Sender {
     /// Losses were found: is the probe among them?
-    pub(crate) fn check_probe_lost(&mut self) {
+    pub(crate) fn check_probe_lost(&mut self, counters: &mut Counting) {
         let Some((start, end)) = self.path_mtu.probe_range() else { return };
         // What was SACKed has arrived, though the peer may have dropped it since (RFC 2018, 8).
         let touches = |record: &Record| {
@@ -367,7 +339,7 @@ impl Connection {
         };
         let alone = self.excuses_losses();
         if self.recovery.lost().any(touches) && self.path_mtu.on_probe_lost(alone) {
-            self.counters.mtu_probes_lost += 1;
+            counters.mtu_probes_lost += 1;
             if alone {
                 // Nor to a controller that judges by what is lost, whatever the state of recovery.
                 self.recovery.rate.forgive_losses();
@@ -394,17 +366,66 @@ impl Connection {
         is_again || (self.recovery.wants_fast() && !self.excuses_losses())
     }
 
-    fn apply_path_mss(&mut self) {
-        let mss = self.path_mtu.mss();
-        self.change_mss(|negotiated| negotiated.set_path_mss(mss));
+    /// SND.UNA moved: a probe may have arrived, or another be due.
+    #[inline]
+    pub(crate) fn check_path_probe(
+        &mut self,
+        now: Instant,
+        negotiated: &mut Negotiated,
+        counters: &mut Counting,
+    ) {
+        if !negotiated.sack {
+            if self.path_mtu.forget_black_hole(now) {
+                self.apply_path_mss(negotiated);
+            }
+            return;
+        }
+        if self.path_mtu.on_ack(now, self.sequence.una) {
+            counters.mtu_probes_arrived += 1;
+            self.apply_path_mss(negotiated);
+        }
     }
 
-    fn change_mss(&mut self, change: impl FnOnce(&mut Negotiated)) {
-        let before = self.negotiated.payload_max();
-        change(&mut self.negotiated);
-        let after = self.negotiated.payload_max();
+    fn apply_path_mss(&mut self, negotiated: &mut Negotiated) {
+        let mss = self.path_mtu.mss();
+        self.change_mss(|negotiated| negotiated.set_path_mss(mss), negotiated);
+    }
+
+    fn change_mss(&mut self, change: impl FnOnce(&mut Negotiated), negotiated: &mut Negotiated) {
+        let before = negotiated.payload_max();
+        change(negotiated);
+        let after = negotiated.payload_max();
         if after != before {
             self.congestion.on_mss_change(after);
+        }
+    }
+
+    /// The retransmission timer went off, `timeouts` times in a row: is it because long
+    /// segments do not arrive (RFC 4821, 7.7)?
+    pub(crate) fn check_black_hole(
+        &mut self,
+        now: Instant,
+        timeouts: u32,
+        config: &Config,
+        negotiated: &mut Negotiated,
+        counters: &mut Counting,
+    ) {
+        self.path_mtu.forget_probe();
+        let is_off = config.path_probing == PathProbing::Off;
+        if is_off || timeouts < BLACK_HOLE_TIMEOUTS {
+            return;
+        }
+        // What times out is the first segment, as it went last: where that is no longer than what every path takes, options
+        // with it, its length is not what keeps it, however much waits behind it.
+        let mss = u32::from(negotiated.mss_path());
+        // A peer may ask for less than the least that is sent.
+        let options = mss.saturating_sub(negotiated.payload_max());
+        // What ends a record left by itself, whatever left together with it.
+        let len = self.queue.len_of_segment(self.sequence.una, self.recovery.first_len());
+        let is_long = len + options > u32::from(self.path_mtu.default);
+        if is_long && self.path_mtu.on_black_hole(now) {
+            counters.black_holes += 1;
+            self.apply_path_mss(negotiated);
         }
     }
 }

@@ -39,15 +39,13 @@ pub enum EcnMode {
     Request,
 }
 
-/// The ECN state of one connection.
+/// What a sender does about marks, and whether that was agreed on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ecn {
     /// `Request`: our SYN asked, or will, and no SYN of ours did not.
     mode: EcnMode,
     on: bool,
-    /// Receiver: every segment echoes the mark until the peer says that it heard.
-    echo: bool,
-    /// Sender: the next new data says that the window was reduced.
+    /// The next new data says that the window was reduced.
     owes_cwr: bool,
     /// Data up to here was sent with the window as it was before the last reduction, where `has_reduced`. (Every idle
     /// connection has these, and as an `Option` they are longer.)
@@ -60,6 +58,31 @@ pub(crate) struct Ecn {
     reducing: bool,
     /// The last reduction was for a mark, or one before it whose CWR had not left yet.
     for_mark: bool,
+}
+
+/// A receiver's part: from a mark on every segment echoes it, until the peer says that it heard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MarkEcho {
+    is_on: bool,
+}
+
+impl MarkEcho {
+    /// Flags of every segment that carries an ACK.
+    pub(crate) fn flags(&self) -> TcpFlags {
+        if self.is_on { TcpFlags::ECE } else { TcpFlags::NONE }
+    }
+
+    /// Data within the window arrived, ECN being agreed on; RFC 3168, 6.1.3: the echo goes on until CWR comes, and a
+    /// mark on that very packet begins another. Says whether the peer should hear at once.
+    pub(crate) fn on_data(&mut self, flags: TcpFlags, marked: bool) -> bool {
+        let reduced = flags.contains(TcpFlags::CWR);
+        if reduced {
+            self.is_on = false;
+        }
+        let begins = marked && !self.is_on;
+        self.is_on |= marked;
+        begins || reduced
+    }
 }
 
 /// What an ACK means for the window.
@@ -122,11 +145,6 @@ impl Ecn {
         if self.on { ECT0 } else { 0 }
     }
 
-    /// Flags of every segment that carries an ACK.
-    pub(crate) fn flags(&self) -> TcpFlags {
-        if self.echo { TcpFlags::ECE } else { TcpFlags::NONE }
-    }
-
     pub(crate) fn owes_cwr(&self) -> bool {
         self.owes_cwr
     }
@@ -134,21 +152,6 @@ impl Ecn {
     /// The first new data since the reduction was sent.
     pub(crate) fn on_cwr_sent(&mut self) {
         self.owes_cwr = false;
-    }
-
-    /// Data within the window arrived; RFC 3168, 6.1.3: the echo goes on until CWR comes, and a
-    /// mark on that very packet begins another. Says whether the peer should hear at once.
-    pub(crate) fn on_data(&mut self, flags: TcpFlags, marked: bool) -> bool {
-        if !self.on {
-            return false;
-        }
-        let reduced = flags.contains(TcpFlags::CWR);
-        if reduced {
-            self.echo = false;
-        }
-        let begins = marked && !self.echo;
-        self.echo |= marked;
-        begins || reduced
     }
 
     /// An ACK arrived, `echoed` with ECE. `outstanding`: something was in flight before it.

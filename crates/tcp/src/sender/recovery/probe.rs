@@ -4,7 +4,7 @@
 //! retransmission timer would.
 
 use super::{Again, Recovery, RecoveryState};
-use crate::send_sequence::SendSequence;
+use crate::sender::sequence::SendSequence;
 use wire::SeqNumber;
 
 /// TLP.max_ack_delay: how long a receiver may hold back the ACK of a single segment.

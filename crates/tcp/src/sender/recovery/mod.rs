@@ -7,7 +7,7 @@
 //!      +-------------------------------------------+--> Loss ----------------------------------+
 //! ```
 //!
-//! [`crate::sent`] knows what was sent when and what became of it; this module decides:
+//! [`crate::sender::sent`] knows what was sent when and what became of it; this module decides:
 //!
 //! - [`rack`] and [`probe`] (RFC 8985) say what is lost, from time. With SACK they stand in the
 //!   place of RFC 6675's counting, whose threshold lives on in the reordering window, and whose rules
@@ -30,10 +30,10 @@ pub(crate) mod sack;
 mod undo;
 
 use crate::info::SegmentCounts;
-use crate::rate::{DeliveryRate, Gathered};
-use crate::send_queue::SendQueue;
-use crate::send_sequence::SendSequence;
-use crate::sent::{Fate, Record};
+use crate::sender::queue::SendQueue;
+use crate::sender::rate::{DeliveryRate, Gathered};
+use crate::sender::sent::{Fate, Record};
+use crate::sender::sequence::SendSequence;
 use probe::TailProbe;
 use prr::Prr;
 use rack::Rack;

@@ -7,8 +7,8 @@
 //! reported, which is the duplicate threshold of RFC 5681 and RFC 6675; otherwise a quarter of the
 //! least round trip, and more with each round in which the receiver reported duplicates (RFC 2883).
 
-use crate::recovery::DUPLICATE_THRESHOLD;
-use crate::sent::{Record, sent_after};
+use crate::sender::recovery::DUPLICATE_THRESHOLD;
+use crate::sender::sent::{Record, sent_after};
 use time::{Duration, Instant};
 use wire::SeqNumber;
 
@@ -132,7 +132,7 @@ impl Rack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recovery::Recovery;
+    use crate::sender::recovery::Recovery;
 
     const MIN: Option<Duration> = Some(Duration::from_millis(40));
     const SMOOTHED: Option<Duration> = Some(Duration::from_millis(100));

@@ -24,8 +24,8 @@
 //!   block: the part of it that would need the cut is refused, which at worst sends again what the
 //!   receiver has. So neither memory nor time grow with what a hostile peer reports.
 
-use crate::rate::Snapshot;
 use crate::room::{make_room, release};
+use crate::sender::rate::Snapshot;
 use std::collections::VecDeque;
 use time::{Duration, Instant};
 use wire::SeqNumber;
