@@ -193,9 +193,7 @@ impl Connection {
     /// acknowledgment would bring news of it.
     #[inline]
     pub(crate) fn arm_persist(&mut self, now: Instant) {
-        if self.sender.sequence.flight() == 0
-            && self.sender.queue.len_from(self.sender.sequence.nxt) > 0
-        {
+        if self.sender.sequence.flight() == 0 && self.sender.unsent_len() > 0 {
             self.await_window(now);
         }
     }

@@ -57,14 +57,14 @@ impl Builder {
             // New data as any other, with CWR where that is owed.
             Kind::LossProbe if !is_sent_before => self.push_new(connection, segment, out),
             Kind::Reset | Kind::Syn => {
-                let stamp = connection.control_stamp(now, segment.kind);
+                let stamp = Stamp::of_control(connection, now, segment.kind);
                 let flags = TcpFlags(stamp.bytes[FLAGS_OFFSET]);
                 push_segment(out, self.attributes, &stamp, segment, flags, 0)
                     && (segment.len == 0 || push_syn_data(connection, segment, out))
             }
             Kind::Due => {
                 (self.attributes.run, self.attributes.ecn) = (0, 0);
-                let due = connection.due_stamp(now, self.due);
+                let due = Stamp::of_due(connection, now, self.due);
                 self.due += 1;
                 due.is_some_and(|(stamp, flags)| {
                     push_segment(out, self.attributes, &stamp, segment, flags, 0)

@@ -24,10 +24,14 @@ mod super_frame;
 
 use crate::connection::Connection;
 use crate::receiver::acknowledging::Owed;
+use crate::sender::queue::SendQueue;
+use crate::sender::recovery::Again;
 use batch::{Attributes, Checksum, Multidata};
 use build::Builder;
 use counters::MultidataRefusal;
+use plan::Planner;
 pub(crate) use stamp::Opening;
+use stamp::Stamp;
 use time::Instant;
 use wire::{SeqNumber, TCP_CHECKSUM_OFFSET, TcpFlags};
 
@@ -67,6 +71,12 @@ impl Planned {
     /// A single segment.
     fn one(kind: Kind, sequence: SeqNumber, len: u32, fin: bool) -> Self {
         Self { kind, sequence, len, count: 1, fin, is_cut: false }
+    }
+
+    /// What was sent before. The last number of a range may be the FIN's.
+    fn again(kind: Kind, again: Again, queue: &SendQueue) -> Self {
+        let len = again.len.min(queue.len_from(again.sequence));
+        Self::one(kind, again.sequence, len, len < again.len)
     }
 
     /// Payload bytes of all.
@@ -125,10 +135,10 @@ impl Connection {
             return true;
         }
         if self.is_quiet() {
-            debug_assert_eq!(self.next_segment(&mut self.planner_at(now)).map(|it| it.kind), None);
+            debug_assert_eq!(Planner::at(self, now).next_segment(self).map(|it| it.kind), None);
             return false;
         }
-        let plans = || self.next_segment(&mut self.planner_at(now)).is_some();
+        let plans = || Planner::at(self, now).next_segment(self).is_some();
         if self.goes_at_once(now) {
             debug_assert!(plans(), "nothing holds it back");
             return true;
@@ -150,15 +160,15 @@ impl Connection {
             self.plan.window_exact = self.receiver.queue.window_to_announce(mss, shift);
         }
         let options = self.receiver.segment_options(now, &self.negotiated);
-        let mut planner = self.planner_at(now);
+        let mut planner = Planner::at(self, now);
         let mut builder = Builder {
             attributes: Attributes {
                 run: 0,
                 checksum: Checksum::Missing { offset: TCP_CHECKSUM_OFFSET },
                 ecn: 0,
             },
-            stamp: self.stamp(window, options),
-            report: self.report_stamp(now, window),
+            stamp: Stamp::of(self, window, options),
+            report: Stamp::of_report(self, now, window),
             due: 0,
             cursor: None,
             run_len: 0,
@@ -167,7 +177,7 @@ impl Connection {
             owes_cwr: self.sender.ecn.owes_cwr(),
         };
         let mut built = 0;
-        while let Some(mut segment) = self.next_segment(&mut planner) {
+        while let Some(mut segment) = planner.next_segment(self) {
             let asked = segment.len;
             if !builder.push(self, now, &mut segment, out) {
                 break;
@@ -185,8 +195,8 @@ impl Connection {
                     _ => {}
                 }
             }
-            if self.may_lead(&segment, asked, &planner) {
-                let more = self.more_new(&planner);
+            if planner.may_lead(self, &segment, asked) {
+                let more = planner.more_new(self);
                 segment.count += builder.push_more(self, &segment, more, out);
                 planner.on_more(&segment);
             }
@@ -210,7 +220,7 @@ impl Connection {
             return Some(MultidataRefusal::NotEstablished);
         }
         let mss = self.negotiated.payload_max();
-        match self.sender.queue.len_from(self.sender.sequence.nxt) {
+        match self.sender.unsent_len() {
             0 => None,
             _ if self.sender.sequence.usable(self.sender.sequence.nxt) < mss => {
                 Some(MultidataRefusal::SmallWindow)

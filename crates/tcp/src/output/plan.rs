@@ -71,6 +71,50 @@ enum NewData {
 }
 
 impl Planner {
+    /// Where planning begins now.
+    #[inline]
+    pub(super) fn at(connection: &Connection, now: Instant) -> Self {
+        let Connection { sender, receiver, negotiated, config, .. } = connection;
+        // Only new data is held back, and who has none need not know.
+        let released_bytes = match sender.unsent_len() {
+            0 => u64::MAX,
+            _ => sender.pacing_budget(now, config, negotiated.payload_max()),
+        };
+        Self::new(connection, receiver.payload_room(negotiated), released_bytes)
+    }
+
+    fn new(connection: &Connection, full: u32, released_bytes: u64) -> Self {
+        let Connection { sender, receiver, negotiated, .. } = connection;
+        let walk = sender.recovery.walk(
+            &sender.sequence,
+            sender.congestion.window(),
+            negotiated.payload_max(),
+            sender.congestion.governs_recovery(),
+        );
+        let mtu_probe = sender.path_mtu.due_probe();
+        // A duplicate is reported by an ACK of its own: a burst of data would repeat it.
+        let reports = u32::from(receiver.duplicates.next().is_some());
+        Self {
+            stage: match connection.is_usual() && mtu_probe.is_none() {
+                true => Stage::New,
+                false => Stage::Control,
+            },
+            walk,
+            nxt: sender.sequence.nxt,
+            full,
+            whole: sender.whole_super_frame(full, negotiated),
+            full_segments: 0,
+            small_segments: 0,
+            carries_ack: false,
+            due: receiver.acks.due_count(),
+            repeats: receiver.acks.repeats().max(reports),
+            cwnd_limited: false,
+            released_bytes,
+            mtu_probe,
+            window_closed: false,
+        }
+    }
+
     /// Whether the window holds data back, or would hold back what is written next.
     pub(super) fn is_cwnd_limited(&self) -> bool {
         self.cwnd_limited || self.walk.limit.saturating_sub(self.walk.pipe) < self.full
@@ -96,56 +140,303 @@ impl Planner {
         self.walk.pipe += bytes;
         self.released_bytes = self.released_bytes.saturating_sub(bytes.into());
     }
-}
 
-impl Connection {
-    /// Where planning begins now.
+    /// Decides on the next segment. The stages that seldom have one are functions of their own: the
+    /// compiler would prepare for all of them whenever one is asked.
     #[inline]
-    pub(super) fn planner_at(&self, now: Instant) -> Planner {
-        // Only new data is held back, and who has none need not know.
-        let released_bytes = match self.sender.queue.len_from(self.sender.sequence.nxt) {
-            0 => u64::MAX,
-            _ => self.sender.pacing_budget(now, &self.config, self.negotiated.payload_max()),
-        };
-        self.planner(self.receiver.payload_room(&self.negotiated), released_bytes)
-    }
-
-    fn planner(&self, full: u32, released_bytes: u64) -> Planner {
-        let mss = self.negotiated.payload_max();
-        let walk = self.sender.recovery.walk(
-            &self.sender.sequence,
-            self.sender.congestion.window(),
-            mss,
-            self.sender.congestion.governs_recovery(),
-        );
-        let mtu_probe = self.sender.path_mtu.due_probe();
-        let due = self.receiver.acks.due_count();
-        Planner {
-            stage: match self.is_usual() && mtu_probe.is_none() {
-                true => Stage::New,
-                false => Stage::Control,
-            },
-            walk,
-            nxt: self.sender.sequence.nxt,
-            full,
-            whole: self.sender.whole_super_frame(full, &self.negotiated),
-            full_segments: 0,
-            small_segments: 0,
-            carries_ack: false,
-            due,
-            // A duplicate is reported by an ACK of its own: a burst of data would repeat it.
-            repeats: self
-                .receiver
-                .acks
-                .repeats()
-                .max(u32::from(self.receiver.duplicates.next().is_some())),
-            cwnd_limited: false,
-            released_bytes,
-            mtu_probe,
-            window_closed: false,
+    pub(super) fn next_segment(&mut self, connection: &Connection) -> Option<Planned> {
+        loop {
+            let next = match self.stage {
+                Stage::Control => self.next_control(connection),
+                Stage::Due => self.next_due(),
+                Stage::SendAgain => self.next_again(connection),
+                Stage::LossProbe => self.next_loss_probe(connection),
+                Stage::MtuProbe => self.next_mtu_probe(connection),
+                Stage::New => match self.next_new(connection) {
+                    NewData::Send(segment) => {
+                        self.nxt = segment.end();
+                        self.walk.pipe += segment.len;
+                        self.full_segments += u32::from(segment.len == self.full);
+                        self.small_segments += u32::from(segment.len < self.full);
+                        let left = self.released_bytes.saturating_sub(segment.len.into());
+                        self.released_bytes = left;
+                        Some(segment)
+                    }
+                    NewData::CwndFull => {
+                        self.cwnd_limited = true;
+                        None
+                    }
+                    NewData::Paced => {
+                        // The rate follows from the window: who uses half of it would use all of
+                        // it in time.
+                        self.cwnd_limited = self.walk.pipe >= self.walk.limit / 2;
+                        None
+                    }
+                    NewData::WindowClosed => {
+                        self.window_closed = true;
+                        None
+                    }
+                    NewData::Nothing => None,
+                },
+                Stage::Probe if !connection.owing.is_probing() => None,
+                Stage::Probe => self.next_probe(connection),
+                Stage::Ack => self.next_ack(connection),
+                Stage::Done => return None,
+            };
+            if let Some(segment) = next {
+                self.carries_ack |= !matches!(segment.kind, Kind::Reset | Kind::Syn | Kind::Due);
+                return Some(segment);
+            }
+            self.stage = match self.stage {
+                Stage::Control => Stage::Due,
+                Stage::Due => Stage::SendAgain,
+                Stage::SendAgain => Stage::LossProbe,
+                Stage::LossProbe => Stage::MtuProbe,
+                Stage::MtuProbe => Stage::New,
+                Stage::New => Stage::Probe,
+                Stage::Probe => Stage::Ack,
+                Stage::Ack | Stage::Done => Stage::Done,
+            };
         }
     }
 
+    #[cold]
+    fn next_control(&mut self, connection: &Connection) -> Option<Planned> {
+        let planned = |kind, sequence| Planned::one(kind, sequence, 0, false);
+        if let Some(reset) = connection.owing.reset {
+            self.stage = Stage::Done;
+            if connection.state != State::Closed {
+                // A reset for a segment that the handshake cannot use; the rest goes on.
+                self.stage = Stage::Due;
+            }
+            return Some(planned(Kind::Reset, reset.sequence));
+        }
+        match connection.state {
+            State::Closed => self.stage = Stage::Done,
+            State::SynSent | State::SynReceived => {
+                self.stage = Stage::Done;
+                if connection.owing.syn {
+                    let len = connection.syn_data_len();
+                    return Some(Planned {
+                        len,
+                        ..planned(Kind::Syn, connection.sender.sequence.iss)
+                    });
+                }
+                if connection.answers_early() {
+                    // New data is what comes next.
+                    self.stage = Stage::MtuProbe;
+                    return None;
+                }
+                if connection.state == State::SynReceived
+                    && connection.receiver.acks.owed() == Owed::Now
+                {
+                    return Some(planned(Kind::Ack, connection.sender.sequence.nxt));
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Before what carries the newest number, behind which an older one would say nothing.
+    #[cold]
+    fn next_due(&mut self) -> Option<Planned> {
+        self.due = self.due.checked_sub(1)?;
+        Some(Planned::one(Kind::Due, self.nxt, 0, false))
+    }
+
+    #[inline(never)]
+    fn next_again(&mut self, connection: &Connection) -> Option<Planned> {
+        let sender = &connection.sender;
+        if !connection.state.sends_data() {
+            return None;
+        }
+        let again =
+            sender.recovery.next(&mut self.walk, self.full, |it| in_record(&sender.queue, it))?;
+        Some(Planned::again(Kind::Again, again, &sender.queue))
+    }
+
+    /// TLP_send_probe (RFC 8985, 7.3): a segment of new data, whatever the congestion window says,
+    /// or else the last one again.
+    #[cold]
+    fn next_loss_probe(&mut self, connection: &Connection) -> Option<Planned> {
+        let sender = &connection.sender;
+        if !core::mem::take(&mut self.walk.probe) || !connection.state.sends_data() {
+            return None;
+        }
+        let unsent = sender.queue.len_from(self.nxt);
+        let len = sender.queue.len_of_segment(self.nxt, self.full);
+        if len > 0 && sender.sequence.usable(self.nxt) >= len {
+            let (sequence, fin) = (self.nxt, connection.owing.fin && len == unsent);
+            let segment = Planned::one(Kind::LossProbe, sequence, len, fin);
+            self.nxt = segment.end();
+            self.small_segments += u32::from(len < self.full);
+            self.walk.pipe += len;
+            return Some(segment);
+        }
+        // Of those that left together the last, as they were cut then.
+        let mut rest = sender.recovery.last_segments()?;
+        loop {
+            let len = rest.len.min(self.full.max(1));
+            let first = in_record(&sender.queue, Again { len, ..rest });
+            if first.len >= rest.len {
+                return Some(Planned::again(Kind::LossProbe, first, &sender.queue));
+            }
+            rest = Again { sequence: rest.sequence + first.len, len: rest.len - first.len };
+        }
+    }
+
+    /// A longer segment than the others (RFC 4821, 7.4): of new data, with enough of it behind for
+    /// its loss to be found out by SACK, and only where nothing else is amiss.
+    #[cold]
+    fn next_mtu_probe(&mut self, connection: &Connection) -> Option<Planned> {
+        let sender = &connection.sender;
+        let mss = self.mtu_probe.take()?;
+        let is_calm = connection.negotiated.sack
+            && sender.recovery.state() == RecoveryState::Open
+            && sender.recovery.sacked_bytes() + sender.recovery.lost_bytes() == 0;
+        if !is_calm || !connection.state.sends_data() || sender.ecn.owes_cwr() {
+            return None;
+        }
+        let len =
+            (self.full + u32::from(mss)).checked_sub(connection.negotiated.mss_path().into())?;
+        let needed = len + PROBE_FOLLOWERS * self.full;
+        let queued = sender.queue.len_of_segment(self.nxt, needed);
+        let most = self.walk.limit.min(sender.sequence.window).min(queued);
+        if len <= self.full || most < needed || self.released_bytes == 0 {
+            return None;
+        }
+        // What follows may wait for ACKs as other data does.
+        let room = self.walk.limit.saturating_sub(self.walk.pipe);
+        if room < len || sender.sequence.usable(self.nxt) < needed {
+            // A sender that always has data would never have so much room: it waits for it.
+            self.cwnd_limited |= room < len;
+            self.stage = Stage::New;
+            return None;
+        }
+        let segment = Planned::one(Kind::MtuProbe, self.nxt, len, false);
+        self.nxt = segment.end();
+        self.walk.pipe += len;
+        self.released_bytes = self.released_bytes.saturating_sub(len.into());
+        Some(segment)
+    }
+
+    /// Decides whether new data, or the FIN, may go: window, congestion window, Nagle, and the
+    /// sender's silly window avoidance (RFC 9293, 3.8.6.2.1).
+    #[inline]
+    fn next_new(&self, connection: &Connection) -> NewData {
+        let sender = &connection.sender;
+        if !connection.state.sends_data() && !connection.answers_early() {
+            return NewData::Nothing;
+        }
+        let unsent = sender.queue.len_from(self.nxt);
+        let fin = connection.has_fin_from(self.nxt) && connection.state != State::SynReceived;
+        let segment = |len, fin| Planned::one(Kind::New, self.nxt, len, fin);
+        if unsent == 0 {
+            return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };
+        }
+        let wanted = sender.queue.len_of_segment(self.nxt, self.full);
+        // What ends a record before others will not become longer.
+        let is_tail = wanted < self.full && wanted == unsent;
+        let in_flight = self.nxt != sender.sequence.una;
+        let Some(len) = connection.fit_window(self.nxt, wanted) else {
+            return NewData::WindowClosed;
+        };
+        if len < wanted {
+            // It goes as it is.
+        } else if is_tail
+            && sender.cork.holds_back(in_flight)
+            && !fin
+            && !connection.urgent.is_sending()
+        {
+            // The application will add to it. What is urgent waits for nothing.
+            return NewData::Nothing;
+        } else if is_tail && in_flight && !fin && self.nagle_holds_back(connection) {
+            return NewData::Nothing;
+        }
+        if !fin && self.is_crumb(connection, unsent) {
+            return NewData::Nothing;
+        }
+        if self.walk.limit.saturating_sub(self.walk.pipe) < len && self.walk.pipe > 0 {
+            return NewData::CwndFull;
+        }
+        if self.released_bytes == 0 {
+            return NewData::Paced;
+        }
+        NewData::Send(segment(len, fin && len == unsent))
+    }
+
+    /// Whether full segments that say the same may follow the one planned last, which was to have
+    /// `asked` bytes.
+    #[inline]
+    pub(super) fn may_lead(&self, connection: &Connection, segment: &Planned, asked: u32) -> bool {
+        segment.kind == Kind::New
+            && segment.len == asked
+            && segment.len == self.full
+            && !segment.fin
+            && !connection.urgent.is_sending()
+            && !connection.sender.queue.ends_at(segment.end())
+    }
+
+    /// How many full segments of new data may follow the one planned last: as many as
+    /// [`Planner::next_new`] would send one by one, but for the last of the queue or of a record, which may push
+    /// or end the stream.
+    pub(super) fn more_new(&self, connection: &Connection) -> u32 {
+        let sender = &connection.sender;
+        let full = self.full;
+        let unsent = sender.queue.len_from(self.nxt);
+        let cwnd = self.walk.limit.saturating_sub(self.walk.pipe);
+        let bytes = sender.sequence.usable(self.nxt).min(cwnd);
+        // Not as far as the next end of a record, which may be many chunks away and is asked for again with each segment.
+        let bytes = sender.queue.len_together(self.nxt, bytes);
+        let released = self.released_bytes.div_ceil(full.into());
+        let count = (bytes / full).min(u32::try_from(released).unwrap_or(u32::MAX));
+        self.whole_count(connection, count, unsent - count * full)
+    }
+
+    /// RFC 9293, 3.7.4: Nagle. The last, short segment waits for all before it; or, by Minshall's
+    /// modification (A.3), for the short one before it. Urgent data waits for nothing.
+    fn nagle_holds_back(&self, connection: &Connection) -> bool {
+        let has_small =
+            self.small_segments > 0 || connection.sender.sequence.has_small_outstanding();
+        !connection.sender.nodelay
+            && !connection.urgent.is_sending()
+            && (!connection.lets_tails_go() || has_small)
+    }
+
+    #[cold]
+    fn next_probe(&mut self, connection: &Connection) -> Option<Planned> {
+        if connection.owing.window_probe
+            && connection.state.sends_data()
+            && self.nxt == connection.sender.sequence.una
+        {
+            // RFC 9293, 3.8.6.1, MUST-36: one byte beyond the window.
+            let len = connection.sender.queue.len_from(self.nxt).min(1);
+            if len > 0 {
+                let kind = Kind::WindowProbe;
+                self.stage = Stage::Ack;
+                return Some(Planned::one(kind, self.nxt, len, false));
+            }
+        }
+        if connection.owing.keepalive_probe && connection.state.is_synchronized() {
+            // A number that was acknowledged already makes the peer answer; no byte is sent
+            // (RFC 9293, 3.8.4, SHLD-12).
+            let sequence = connection.sender.sequence.nxt - 1;
+            self.stage = Stage::Ack;
+            return Some(Planned::one(Kind::KeepaliveProbe, sequence, 0, false));
+        }
+        None
+    }
+
+    fn next_ack(&mut self, connection: &Connection) -> Option<Planned> {
+        let owed =
+            self.repeats > 0 || (connection.receiver.acks.owed() == Owed::Now && !self.carries_ack);
+        self.repeats = self.repeats.saturating_sub(1);
+        owed.then_some(Planned::one(Kind::Ack, self.nxt, 0, false))
+    }
+}
+
+impl Connection {
     /// Behind the handshake, without a reset, a loss, a probe or an ACK that is due, the stages before new data have
     /// nothing to say, but for a probe of the path's MTU.
     #[inline]
@@ -168,7 +459,7 @@ impl Connection {
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.is_usual()
-            && self.sender.queue.len_from(self.sender.sequence.nxt) == 0
+            && self.sender.unsent_len() == 0
             && !self.has_fin_from(self.sender.sequence.nxt)
             && !self.owing.is_probing()
             && self.receiver.acks.owed() != Owed::Now
@@ -181,227 +472,13 @@ impl Connection {
     /// answer, and who only asks need not plan for that either.
     #[inline]
     pub(super) fn goes_at_once(&self, now: Instant) -> bool {
-        let unsent = self.sender.queue.len_from(self.sender.sequence.nxt);
+        let unsent = self.sender.unsent_len();
         self.is_usual()
             && self.sender.sequence.flight() == 0
             && unsent > 0
             && unsent <= self.sender.sequence.usable(self.sender.sequence.nxt)
             && !self.sender.cork.holds_back(false)
             && self.sender.pacing_budget(now, &self.config, self.negotiated.payload_max()) > 0
-    }
-
-    /// Decides on the next segment. The stages that seldom have one are functions of their own: the
-    /// compiler would prepare for all of them whenever one is asked.
-    #[inline]
-    pub(super) fn next_segment(&self, planner: &mut Planner) -> Option<Planned> {
-        loop {
-            let next = match planner.stage {
-                Stage::Control => self.next_control(planner),
-                Stage::Due => self.next_due(planner),
-                Stage::SendAgain => self.next_again(planner),
-                Stage::LossProbe => self.next_loss_probe(planner),
-                Stage::MtuProbe => self.next_mtu_probe(planner),
-                Stage::New => match self.next_new(planner) {
-                    NewData::Send(segment) => {
-                        planner.nxt = segment.end();
-                        planner.walk.pipe += segment.len;
-                        planner.full_segments += u32::from(segment.len == planner.full);
-                        planner.small_segments += u32::from(segment.len < planner.full);
-                        let left = planner.released_bytes.saturating_sub(segment.len.into());
-                        planner.released_bytes = left;
-                        Some(segment)
-                    }
-                    NewData::CwndFull => {
-                        planner.cwnd_limited = true;
-                        None
-                    }
-                    NewData::Paced => {
-                        // The rate follows from the window: who uses half of it would use all of
-                        // it in time.
-                        planner.cwnd_limited = planner.walk.pipe >= planner.walk.limit / 2;
-                        None
-                    }
-                    NewData::WindowClosed => {
-                        planner.window_closed = true;
-                        None
-                    }
-                    NewData::Nothing => None,
-                },
-                Stage::Probe if !self.owing.is_probing() => None,
-                Stage::Probe => self.next_probe(planner),
-                Stage::Ack => self.next_ack(planner),
-                Stage::Done => return None,
-            };
-            if let Some(segment) = next {
-                planner.carries_ack |= !matches!(segment.kind, Kind::Reset | Kind::Syn | Kind::Due);
-                return Some(segment);
-            }
-            planner.stage = match planner.stage {
-                Stage::Control => Stage::Due,
-                Stage::Due => Stage::SendAgain,
-                Stage::SendAgain => Stage::LossProbe,
-                Stage::LossProbe => Stage::MtuProbe,
-                Stage::MtuProbe => Stage::New,
-                Stage::New => Stage::Probe,
-                Stage::Probe => Stage::Ack,
-                Stage::Ack | Stage::Done => Stage::Done,
-            };
-        }
-    }
-
-    #[cold]
-    fn next_control(&self, planner: &mut Planner) -> Option<Planned> {
-        let planned = |kind, sequence| Planned::one(kind, sequence, 0, false);
-        if let Some(reset) = self.owing.reset {
-            planner.stage = Stage::Done;
-            if self.state != State::Closed {
-                // A reset for a segment that the handshake cannot use; the rest goes on.
-                planner.stage = Stage::Due;
-            }
-            return Some(planned(Kind::Reset, reset.sequence));
-        }
-        match self.state {
-            State::Closed => planner.stage = Stage::Done,
-            State::SynSent | State::SynReceived => {
-                planner.stage = Stage::Done;
-                if self.owing.syn {
-                    let len = self.syn_data_len();
-                    return Some(Planned { len, ..planned(Kind::Syn, self.sender.sequence.iss) });
-                }
-                if self.answers_early() {
-                    // New data is what comes next.
-                    planner.stage = Stage::MtuProbe;
-                    return None;
-                }
-                if self.state == State::SynReceived && self.receiver.acks.owed() == Owed::Now {
-                    return Some(planned(Kind::Ack, self.sender.sequence.nxt));
-                }
-            }
-            _ => {}
-        }
-        None
-    }
-
-    #[inline(never)]
-    fn next_again(&self, planner: &mut Planner) -> Option<Planned> {
-        if !self.state.sends_data() {
-            return None;
-        }
-        let again = self
-            .sender
-            .recovery
-            .next(&mut planner.walk, planner.full, |it| in_record(&self.sender.queue, it))?;
-        Some(self.plan_again(Kind::Again, again))
-    }
-
-    /// The last number of a range may be the FIN's.
-    fn plan_again(&self, kind: Kind, again: Again) -> Planned {
-        let len = again.len.min(self.sender.queue.len_from(again.sequence));
-        Planned::one(kind, again.sequence, len, len < again.len)
-    }
-
-    /// TLP_send_probe (RFC 8985, 7.3): a segment of new data, whatever the congestion window says,
-    /// or else the last one again.
-    #[cold]
-    fn next_loss_probe(&self, planner: &mut Planner) -> Option<Planned> {
-        if !core::mem::take(&mut planner.walk.probe) || !self.state.sends_data() {
-            return None;
-        }
-        let unsent = self.sender.queue.len_from(planner.nxt);
-        let len = self.sender.queue.len_of_segment(planner.nxt, planner.full);
-        if len > 0 && self.sender.sequence.usable(planner.nxt) >= len {
-            let (sequence, fin) = (planner.nxt, self.owing.fin && len == unsent);
-            let segment = Planned::one(Kind::LossProbe, sequence, len, fin);
-            planner.nxt = segment.end();
-            planner.small_segments += u32::from(len < planner.full);
-            planner.walk.pipe += len;
-            return Some(segment);
-        }
-        // Of those that left together the last, as they were cut then.
-        let mut rest = self.sender.recovery.last_segments()?;
-        loop {
-            let len = rest.len.min(planner.full.max(1));
-            let first = in_record(&self.sender.queue, Again { len, ..rest });
-            if first.len >= rest.len {
-                return Some(self.plan_again(Kind::LossProbe, first));
-            }
-            rest = Again { sequence: rest.sequence + first.len, len: rest.len - first.len };
-        }
-    }
-
-    /// A longer segment than the others (RFC 4821, 7.4): of new data, with enough of it behind for
-    /// its loss to be found out by SACK, and only where nothing else is amiss.
-    #[cold]
-    fn next_mtu_probe(&self, planner: &mut Planner) -> Option<Planned> {
-        let mss = planner.mtu_probe.take()?;
-        let is_calm = self.negotiated.sack
-            && self.sender.recovery.state() == RecoveryState::Open
-            && self.sender.recovery.sacked_bytes() + self.sender.recovery.lost_bytes() == 0;
-        if !is_calm || !self.state.sends_data() || self.sender.ecn.owes_cwr() {
-            return None;
-        }
-        let len = (planner.full + u32::from(mss)).checked_sub(self.negotiated.mss_path().into())?;
-        let needed = len + PROBE_FOLLOWERS * planner.full;
-        let queued = self.sender.queue.len_of_segment(planner.nxt, needed);
-        let most = planner.walk.limit.min(self.sender.sequence.window).min(queued);
-        if len <= planner.full || most < needed || planner.released_bytes == 0 {
-            return None;
-        }
-        // What follows may wait for ACKs as other data does.
-        let room = planner.walk.limit.saturating_sub(planner.walk.pipe);
-        if room < len || self.sender.sequence.usable(planner.nxt) < needed {
-            // A sender that always has data would never have so much room: it waits for it.
-            planner.cwnd_limited |= room < len;
-            planner.stage = Stage::New;
-            return None;
-        }
-        let segment = Planned::one(Kind::MtuProbe, planner.nxt, len, false);
-        planner.nxt = segment.end();
-        planner.walk.pipe += len;
-        planner.released_bytes = planner.released_bytes.saturating_sub(len.into());
-        Some(segment)
-    }
-
-    /// Decides whether new data, or the FIN, may go: window, congestion window, Nagle, and the
-    /// sender's silly window avoidance (RFC 9293, 3.8.6.2.1).
-    #[inline]
-    fn next_new(&self, planner: &Planner) -> NewData {
-        if !self.state.sends_data() && !self.answers_early() {
-            return NewData::Nothing;
-        }
-        let unsent = self.sender.queue.len_from(planner.nxt);
-        let fin = self.has_fin_from(planner.nxt) && self.state != State::SynReceived;
-        let segment = |len, fin| Planned::one(Kind::New, planner.nxt, len, fin);
-        if unsent == 0 {
-            return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };
-        }
-        let wanted = self.sender.queue.len_of_segment(planner.nxt, planner.full);
-        // What ends a record before others will not become longer.
-        let is_tail = wanted < planner.full && wanted == unsent;
-        let in_flight = planner.nxt != self.sender.sequence.una;
-        let Some(len) = self.fit_window(planner.nxt, wanted) else { return NewData::WindowClosed };
-        if len < wanted {
-            // It goes as it is.
-        } else if is_tail
-            && self.sender.cork.holds_back(in_flight)
-            && !fin
-            && !self.urgent.is_sending()
-        {
-            // The application will add to it. What is urgent waits for nothing.
-            return NewData::Nothing;
-        } else if is_tail && in_flight && !fin && self.nagle_holds_back(planner) {
-            return NewData::Nothing;
-        }
-        if !fin && self.is_crumb(planner, unsent) {
-            return NewData::Nothing;
-        }
-        if planner.walk.limit.saturating_sub(planner.walk.pipe) < len && planner.walk.pipe > 0 {
-            return NewData::CwndFull;
-        }
-        if planner.released_bytes == 0 {
-            return NewData::Paced;
-        }
-        NewData::Send(segment(len, fin && len == unsent))
     }
 
     /// How many of `len` bytes from `nxt` on the peer's window lets go; none where what it has room for is not worth
@@ -416,40 +493,6 @@ impl Connection {
         let override_timer = self.owing.window_probe && nxt == self.sender.sequence.una;
         let is_worth_it = usable >= self.sender.sequence.window_max / 2 || override_timer;
         (usable > 0 && is_worth_it).then_some(usable)
-    }
-
-    /// Whether full segments that say the same may follow the one planned last, which was to have
-    /// `asked` bytes.
-    #[inline]
-    pub(super) fn may_lead(&self, segment: &Planned, asked: u32, planner: &Planner) -> bool {
-        segment.kind == Kind::New
-            && segment.len == asked
-            && segment.len == planner.full
-            && !segment.fin
-            && !self.urgent.is_sending()
-            && !self.sender.queue.ends_at(segment.end())
-    }
-
-    /// How many full segments of new data may follow the one planned last: as many as
-    /// [`Connection::next_new`] would send one by one, but for the last of the queue or of a record, which may push
-    /// or end the stream.
-    pub(super) fn more_new(&self, planner: &Planner) -> u32 {
-        let full = planner.full;
-        let unsent = self.sender.queue.len_from(planner.nxt);
-        let cwnd = planner.walk.limit.saturating_sub(planner.walk.pipe);
-        let bytes = self.sender.sequence.usable(planner.nxt).min(cwnd);
-        // Not as far as the next end of a record, which may be many chunks away and is asked for again with each segment.
-        let bytes = self.sender.queue.len_together(planner.nxt, bytes);
-        let released = planner.released_bytes.div_ceil(full.into());
-        let count = (bytes / full).min(u32::try_from(released).unwrap_or(u32::MAX));
-        self.whole_count(planner, count, unsent - count * full)
-    }
-
-    /// RFC 9293, 3.7.4: Nagle. The last, short segment waits for all before it; or, by Minshall's
-    /// modification (A.3), for the short one before it. Urgent data waits for nothing.
-    fn nagle_holds_back(&self, planner: &Planner) -> bool {
-        let has_small = planner.small_segments > 0 || self.sender.sequence.has_small_outstanding();
-        !self.sender.nodelay && !self.urgent.is_sending() && (!self.lets_tails_go() || has_small)
     }
 
     /// Whether the short end of a large write goes with the rest. Not where the device takes super-frames
@@ -472,46 +515,8 @@ impl Connection {
     /// what seems lost (RFC 5682, 3.1, step 2.b).
     #[cold]
     pub(crate) fn has_new_data(&self) -> bool {
-        let planner = self.planner(self.receiver.payload_room(&self.negotiated), u64::MAX);
+        let planner = Planner::new(self, self.receiver.payload_room(&self.negotiated), u64::MAX);
         let has_unsent = self.sender.queue.len_from(planner.nxt) > 0;
-        has_unsent && matches!(self.next_new(&planner), NewData::Send(_) | NewData::CwndFull)
-    }
-
-    #[cold]
-    fn next_probe(&self, planner: &mut Planner) -> Option<Planned> {
-        if self.owing.window_probe
-            && self.state.sends_data()
-            && planner.nxt == self.sender.sequence.una
-        {
-            // RFC 9293, 3.8.6.1, MUST-36: one byte beyond the window.
-            let len = self.sender.queue.len_from(planner.nxt).min(1);
-            if len > 0 {
-                let kind = Kind::WindowProbe;
-                planner.stage = Stage::Ack;
-                return Some(Planned::one(kind, planner.nxt, len, false));
-            }
-        }
-        if self.owing.keepalive_probe && self.state.is_synchronized() {
-            // A number that was acknowledged already makes the peer answer; no byte is sent
-            // (RFC 9293, 3.8.4, SHLD-12).
-            let sequence = self.sender.sequence.nxt - 1;
-            planner.stage = Stage::Ack;
-            return Some(Planned::one(Kind::KeepaliveProbe, sequence, 0, false));
-        }
-        None
-    }
-
-    /// Before what carries the newest number, behind which an older one would say nothing.
-    #[cold]
-    fn next_due(&self, planner: &mut Planner) -> Option<Planned> {
-        planner.due = planner.due.checked_sub(1)?;
-        Some(Planned::one(Kind::Due, planner.nxt, 0, false))
-    }
-
-    fn next_ack(&self, planner: &mut Planner) -> Option<Planned> {
-        let owed =
-            planner.repeats > 0 || (self.receiver.acks.owed() == Owed::Now && !planner.carries_ack);
-        planner.repeats = planner.repeats.saturating_sub(1);
-        owed.then_some(Planned::one(Kind::Ack, planner.nxt, 0, false))
+        has_unsent && matches!(planner.next_new(self), NewData::Send(_) | NewData::CwndFull)
     }
 }

@@ -15,11 +15,78 @@ pub(super) struct Stamp {
     pub(super) bytes: [u8; TCP_HEADER_LEN_MAX],
     pub(super) len: usize,
 }
+
 impl Stamp {
     fn new(header: &TcpHeader) -> Self {
         let mut bytes = [0; TCP_HEADER_LEN_MAX];
         let len = header.emit(&mut bytes).unwrap_or(0);
         Self { bytes, len }
+    }
+
+    /// That of a segment with an ACK.
+    pub(super) fn of(connection: &Connection, window: u16, options: TcpOptions) -> Self {
+        Self::behind(connection, connection.receiver.queue.next(), window, options)
+    }
+
+    /// The same with the acknowledgment number `next`.
+    fn behind(connection: &Connection, next: SeqNumber, window: u16, options: TcpOptions) -> Self {
+        Self::new(&TcpHeader {
+            source_port: connection.local_port,
+            destination_port: connection.remote_port,
+            sequence: SeqNumber(0),
+            acknowledgment: next,
+            flags: TcpFlags::ACK | connection.receiver.mark_echo.flags(),
+            window,
+            urgent: 0,
+            options,
+        })
+    }
+
+    /// That of an ACK whose first block reports a duplicate (RFC 2883, 4), where there is one to report. The blocks
+    /// behind it are the usual ones.
+    pub(super) fn of_report(connection: &Connection, now: Instant, window: u16) -> Option<Self> {
+        let negotiated = &connection.negotiated;
+        let sack = connection.receiver.report_sack(negotiated)?;
+        Some(Self::of(connection, window, negotiated.options(now, sack)))
+    }
+
+    /// That of an ACK that is due, with its flags: as it would have been if its segment had come alone.
+    #[cold]
+    pub(super) fn of_due(
+        connection: &Connection,
+        now: Instant,
+        index: usize,
+    ) -> Option<(Self, TcpFlags)> {
+        let Connection { receiver, negotiated, .. } = connection;
+        let due = receiver.acks.due(index)?;
+        let window = connection.due_window(due.number) >> negotiated.receive_shift;
+        let mut options = negotiated.options(now, due.sack);
+        if let Some(timestamps) = &mut options.timestamps {
+            timestamps.echo = due.echo;
+        }
+        let window = u16::try_from(window).unwrap_or(u16::MAX);
+        let stamp = Self::behind(connection, due.number, window, options);
+        Some((stamp, TcpFlags::ACK | due.ecn))
+    }
+
+    /// That of a SYN or of a reset, which have little in common with the other segments.
+    pub(super) fn of_control(connection: &Connection, now: Instant, kind: Kind) -> Self {
+        if kind == Kind::Syn {
+            return Self::new(&connection.syn_header(now));
+        }
+        let mut header = TcpHeader {
+            source_port: connection.local_port,
+            destination_port: connection.remote_port,
+            flags: TcpFlags::RST,
+            ..TcpHeader::default()
+        };
+        if let Some(ack) = connection.owing.reset.and_then(|reset| reset.acknowledgment) {
+            header.flags |= TcpFlags::ACK;
+            header.acknowledgment = ack;
+            // RFC 7323, 3.2: a reset of this connection's own SHOULD have timestamps, too.
+            header.options.timestamps = connection.negotiated.timestamps.map(|it| it.option(now));
+        }
+        Self::new(&header)
     }
 }
 
@@ -58,69 +125,10 @@ impl Opening<'_> {
 }
 
 impl Connection {
-    /// The header of an ACK whose first block reports a duplicate (RFC 2883, 4), where there is one
-    /// to report. The blocks behind it are the usual ones.
-    pub(super) fn report_stamp(&self, now: Instant, window: u16) -> Option<Stamp> {
-        self.receiver
-            .report_sack(&self.negotiated)
-            .map(|sack| self.stamp(window, self.negotiated.options(now, sack)))
-    }
-
-    /// The header of an ACK that is due: as it would have been if its segment had come alone.
-    #[cold]
-    pub(super) fn due_stamp(&self, now: Instant, index: usize) -> Option<(Stamp, TcpFlags)> {
-        let due = self.receiver.acks.due(index)?;
-        let window = self.due_window(due.number) >> self.negotiated.receive_shift;
-        let mut options = self.negotiated.options(now, due.sack);
-        if let Some(timestamps) = &mut options.timestamps {
-            timestamps.echo = due.echo;
-        }
-        let window = u16::try_from(window).unwrap_or(u16::MAX);
-        Some((self.stamp_of(due.number, window, options), TcpFlags::ACK | due.ecn))
-    }
-
     /// The window behind an earlier number: what came behind it was part of it. In bytes, not rounded yet:
     /// rounded twice, its edge would lie before one that was announced.
     pub(super) fn due_window(&self, number: SeqNumber) -> u32 {
         self.plan.window_exact.saturating_add(self.receiver.queue.next().offset_from(number))
-    }
-
-    pub(super) fn stamp(&self, window: u16, options: TcpOptions) -> Stamp {
-        self.stamp_of(self.receiver.queue.next(), window, options)
-    }
-
-    fn stamp_of(&self, acknowledgment: SeqNumber, window: u16, options: TcpOptions) -> Stamp {
-        Stamp::new(&TcpHeader {
-            source_port: self.local_port,
-            destination_port: self.remote_port,
-            sequence: SeqNumber(0),
-            acknowledgment,
-            flags: TcpFlags::ACK | self.receiver.mark_echo.flags(),
-            window,
-            urgent: 0,
-            options,
-        })
-    }
-
-    /// The header of a SYN or of a reset, which have little in common with the other segments.
-    pub(super) fn control_stamp(&self, now: Instant, kind: Kind) -> Stamp {
-        let mut header = TcpHeader {
-            source_port: self.local_port,
-            destination_port: self.remote_port,
-            ..TcpHeader::default()
-        };
-        if kind == Kind::Syn {
-            header = self.syn_header(now);
-        } else {
-            header.flags = TcpFlags::RST;
-            if let Some(ack) = self.owing.reset.and_then(|reset| reset.acknowledgment) {
-                header.flags |= TcpFlags::ACK;
-                header.acknowledgment = ack;
-                // RFC 7323, 3.2: a reset of this connection's own SHOULD have timestamps, too.
-                header.options.timestamps = self.negotiated.timestamps.map(|it| it.option(now));
-            }
-        }
-        Stamp::new(&header)
     }
 
     /// The header of our SYN or SYN-ACK.

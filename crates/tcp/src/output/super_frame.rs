@@ -43,25 +43,27 @@ impl Connection {
     pub fn set_super_frame_len(&mut self, len: u16) {
         self.sender.super_frame_len = len;
     }
+}
 
+impl Planner {
     /// Whether the `unsent` bytes, which are all there are, wait for more behind what is planned.
     #[inline]
-    pub(super) fn is_crumb(&self, planner: &Planner, unsent: u32) -> bool {
-        let Some(whole) = planner.whole else { return false };
+    pub(super) fn is_crumb(&self, connection: &Connection, unsent: u32) -> bool {
+        let Some(whole) = self.whole else { return false };
         unsent <= whole.crumb_len
-            && planner.full_segments.is_multiple_of(whole.segments)
-            && planner.nxt.offset_from(self.sender.sequence.una) >= whole.payload_len
-            && !self.urgent.is_sending()
+            && self.full_segments.is_multiple_of(whole.segments)
+            && self.nxt.offset_from(connection.sender.sequence.una) >= whole.payload_len
+            && !connection.urgent.is_sending()
     }
 
     /// How many of `count` full segments, which are all that may follow and leave `left` bytes, should:
     /// so many that what is a crumb behind them waits.
     #[inline]
-    pub(super) fn whole_count(&self, planner: &Planner, count: u32, left: u32) -> u32 {
-        let Some(whole) = planner.whole else { return count };
-        let total = planner.full_segments + count;
+    pub(super) fn whole_count(&self, connection: &Connection, count: u32, left: u32) -> u32 {
+        let Some(whole) = self.whole else { return count };
+        let total = self.full_segments + count;
         let over = total % whole.segments;
-        let waits = total > over && over <= count && !self.owing.fin;
+        let waits = total > over && over <= count && !connection.owing.fin;
         let full = whole.payload_len / whole.segments;
         if waits && over * full + left <= whole.crumb_len { count - over } else { count }
     }

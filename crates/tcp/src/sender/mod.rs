@@ -100,6 +100,12 @@ impl Sender {
         }
     }
 
+    /// Bytes that are queued and were never sent.
+    #[inline]
+    pub(crate) fn unsent_len(&self) -> u32 {
+        self.queue.len_from(self.sequence.nxt)
+    }
+
     /// The application has something to send after a time in which it had nothing, or the peer's window opens to it.
     pub(crate) fn on_data_after_silence(&mut self, now: Instant, config: &Config, mss: u32) {
         if self.sequence.flight() > 0 || self.window_use.is_decayed {
@@ -126,7 +132,7 @@ impl Sender {
             Waits::Nothing
         } else if window_closed {
             Waits::PeerWindow
-        } else if self.queue.room() == 0 && self.queue.len_from(self.sequence.nxt) == 0 {
+        } else if self.queue.room() == 0 && self.unsent_len() == 0 {
             Waits::SendBuffer
         } else {
             Waits::Path

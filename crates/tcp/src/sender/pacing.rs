@@ -168,7 +168,7 @@ impl Connection {
     #[inline(never)]
     fn await_release(&mut self, now: Instant) {
         let waits = (self.state.sends_data() || self.answers_early())
-            && self.sender.queue.len_from(self.sender.sequence.nxt) > 0
+            && self.sender.unsent_len() > 0
             && self.sender.pacing_budget(now, &self.config, self.negotiated.payload_max()) == 0;
         if waits && !self.timers.is_set(Timer::Pacing) {
             self.timers.set(Timer::Pacing, self.sender.pacer.released_at);
