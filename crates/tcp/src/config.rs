@@ -1,9 +1,9 @@
 //! Settings of a connection. Where a tunable of the seeds exists, its name stands beside.
 
 use crate::connection::BUFFER_BYTES_MAX;
+use crate::ecn::EcnMode;
 use crate::receiver::assembler::AssemblerConfig;
 use crate::sender::congestion::CongestionConfig;
-use crate::sender::ecn::EcnMode;
 use crate::sender::pacing::Pacing;
 use crate::sender::path_mtu::PathProbing;
 use crate::sender::rtt::RttConfig;

@@ -12,10 +12,10 @@
 
 use crate::config::Parameters;
 use crate::connection::Connection;
+use crate::ecn::Ecn;
 use crate::options::{Negotiated, TIMESTAMP_TICK};
 use crate::output::Opening;
 use crate::reset::ResetReply;
-use crate::sender::ecn::Ecn;
 use crate::timers::Timer;
 use counters::DropReason;
 use time::Instant;

@@ -14,6 +14,7 @@
 mod config;
 mod connection;
 mod counters;
+mod ecn;
 mod event;
 mod fast_open;
 mod half_open;
@@ -40,6 +41,7 @@ pub use crate::config::{
 };
 pub use crate::connection::Connection;
 pub use crate::counters::{Lent, TcpCounters};
+pub use crate::ecn::EcnMode;
 pub use crate::event::{ConnectionError, Events, SendError};
 pub use crate::fast_open::FastOpenOutcome;
 pub use crate::half_open::{HalfOpen, Verdict};
@@ -49,7 +51,6 @@ pub use crate::isn::IsnGenerator;
 pub use crate::receiver::assembler::AssemblerConfig;
 pub use crate::reset::{ResetReply, push_control, reset_reply};
 pub use crate::sender::congestion::{Algorithm, CongestionConfig, Idle};
-pub use crate::sender::ecn::EcnMode;
 pub use crate::sender::pacing::Pacing;
 pub use crate::sender::path_mtu::PathProbing;
 pub use crate::sender::recovery::RecoveryState;

@@ -32,7 +32,8 @@ impl Connection {
         incoming: &mut Incoming<'_>,
         pool: &BlockPool,
     ) -> Result<(), DropReason> {
-        self.receiver.note_old(incoming.old.take(), self.reports_duplicates(), &mut self.counters);
+        let reports = self.reports_duplicates();
+        self.receiver.note_old(incoming.old.take(), reports, &mut self.counters);
         if !self.state.receives_data() {
             // Behind the peer's FIN there is nothing. What lies before may have come again for its ACK (RFC 9293,
             // 3.10.7.4).
@@ -64,7 +65,7 @@ impl Connection {
                     offset,
                     &payload,
                     incoming.cuts,
-                    self.reports_duplicates(),
+                    reports,
                     &mut self.counters,
                 );
                 let copied_before = self.receiver.queue.copied_bytes();
@@ -88,19 +89,25 @@ impl Connection {
             self.receiver.acks.owe_now();
         }
         // What is here already says nothing against the FIN behind it.
-        if fin && matches!(outcome, Ok(()) | Err(DropReason::Duplicate)) {
-            let fin_sequence = incoming.sequence + payload_len;
-            if fin_sequence.is_after(self.receiver.queue.next()) {
-                // RFC 9293, 3.10.7.4, SHLD-31: ahead of its turn it is held as data is.
-                self.receiver.queue.hold_fin(fin_sequence);
-                self.receiver.acks.on_disorder();
-            } else if fin_sequence == self.receiver.queue.next() {
-                self.on_fin(now);
-            }
-        } else if self.receiver.queue.is_fin_next() {
-            self.on_fin(now);
-        }
+        let takes_fin = fin && matches!(outcome, Ok(()) | Err(DropReason::Duplicate));
+        self.check_fin(now, takes_fin.then_some(incoming.sequence + payload_len));
         outcome
+    }
+
+    /// Eighth: a FIN at this number, or one that waited for what is here now.
+    #[inline]
+    fn check_fin(&mut self, now: Instant, sequence: Option<SeqNumber>) {
+        let queue = &mut self.receiver.queue;
+        match sequence {
+            Some(sequence) if sequence.is_after(queue.next()) => {
+                // RFC 9293, 3.10.7.4, SHLD-31: ahead of its turn it is held as data is.
+                queue.hold_fin(sequence);
+                self.receiver.acks.on_disorder();
+            }
+            Some(sequence) if sequence == queue.next() => self.on_fin(now),
+            None if queue.is_fin_next() => self.on_fin(now),
+            Some(_) | None => {}
+        }
     }
 
     /// RFC 5681, 4.2: what is out of order, or fills a gap, is acknowledged at once. Of the segments `again` are here

@@ -3,8 +3,8 @@
 use super::Kind;
 use crate::config::Config;
 use crate::connection::Connection;
+use crate::ecn::Ecn;
 use crate::options::Negotiated;
-use crate::sender::ecn::Ecn;
 use crate::state::State;
 use crate::user_timeout;
 use time::Instant;

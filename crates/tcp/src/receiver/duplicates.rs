@@ -180,7 +180,7 @@ impl Receiver {
         }
     }
 
-    /// The blocks of that ACK. RFC 2883, 4: the block that holds the duplicate, where it lies beyond RCV.NXT, is the
+    /// The blocks of an ACK that reports a duplicate, where there is one to report. RFC 2883, 4: the block that holds the duplicate, where it lies beyond RCV.NXT, is the
     /// second, though something else may have come behind it in the same batch; elsewhere it would be no report.
     pub(crate) fn report_sack(&self, negotiated: &Negotiated) -> Option<SackBlocks> {
         let (start, end) = self.duplicates.next()?;

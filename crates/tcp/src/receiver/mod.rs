@@ -13,14 +13,12 @@ pub(crate) mod window_tuning;
 
 use crate::config::Config;
 use crate::counters::Counting;
+use crate::ecn::MarkEcho;
 use crate::options::Negotiated;
-use crate::receiver::acknowledging::Acknowledging;
-use crate::receiver::acknowledging::Owed;
+use crate::receiver::acknowledging::{Acknowledging, Owed};
 use crate::receiver::duplicates::Duplicates;
-use crate::receiver::queue::Arrival;
-use crate::receiver::queue::ReceiveQueue;
+use crate::receiver::queue::{Arrival, ReceiveQueue};
 use crate::receiver::window_tuning::WindowTuning;
-use crate::sender::ecn::MarkEcho;
 use counters::DropReason;
 use time::Instant;
 use wire::{SackBlocks, SeqNumber, TcpFlags, TcpHeader, TcpOptions};
@@ -107,7 +105,7 @@ impl Receiver {
         }
     }
 
-    /// The same for a segment with this header, which begins at `sequence`.
+    /// RFC 7323, 4.3 (2), for a segment with this header, which begins at `sequence`.
     #[inline]
     pub(crate) fn take_timestamp_of(
         &mut self,

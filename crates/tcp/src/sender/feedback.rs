@@ -61,6 +61,7 @@ impl Sender {
         has_blocks || facts.delivered.reordered || facts.delivered.reneged
     }
 
+    /// What congestion control makes of the ACK.
     pub(crate) fn tell_controller(
         &mut self,
         now: Instant,
@@ -127,6 +128,7 @@ impl Sender {
         Some(rtt).filter(|rtt| !rtt.is_zero())
     }
 
+    /// The same by the echo alone.
     pub(crate) fn sample_timestamp(
         &mut self,
         now: Instant,

@@ -37,6 +37,7 @@ impl Sender {
         self.recovery.probe_timeout_ns(&self.sequence, smoothed_rtt_ns, mss)
     }
 
+    /// Whether the ACK says that a tail loss probe repaired a loss by itself.
     pub(crate) fn check_probe(
         &mut self,
         now: Instant,

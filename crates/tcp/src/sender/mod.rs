@@ -8,7 +8,6 @@
 
 pub(crate) mod chronograph;
 pub(crate) mod congestion;
-pub(crate) mod ecn;
 pub(crate) mod feedback;
 mod loss;
 pub(crate) mod pacing;
@@ -22,12 +21,12 @@ pub(crate) mod sequence;
 
 use crate::config::Config;
 use crate::connection::BUFFER_BYTES_MAX;
+use crate::ecn::Ecn;
 use crate::receiver::window_tuning::{growth_max, is_near};
-use crate::sender::chronograph::Chronograph;
-use crate::sender::chronograph::Waits;
-use crate::sender::congestion::{Congestion as _, Idle, NON_VALIDATED_PERIOD};
-use crate::sender::congestion::{Controller, WindowUse};
-use crate::sender::ecn::Ecn;
+use crate::sender::chronograph::{Chronograph, Waits};
+use crate::sender::congestion::{
+    Congestion as _, Controller, Idle, NON_VALIDATED_PERIOD, WindowUse,
+};
 use crate::sender::pacing::Pacer;
 use crate::sender::path_mtu::PathMtu;
 use crate::sender::queue::SendQueue;
