@@ -20,13 +20,16 @@ use batch::Chunk;
 use time::Instant;
 use wire::{SeqNumber, TcpFlags, TcpHeader};
 
-/// The urgent pointers of both directions, while they mean something.
+/// The urgent pointers of both directions, while they mean something. (Every idle connection has these, and as `Option`s
+/// they are longer.)
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Urgent {
-    /// RCV.UP: one past the last urgent byte, until that was read.
-    received: Option<SeqNumber>,
-    /// SND.UP: the same of what we send, until that was acknowledged.
-    sent: Option<SeqNumber>,
+    /// RCV.UP: one past the last urgent byte, until that was read; where `has_received`.
+    received: SeqNumber,
+    /// SND.UP: the same of what we send, until that was acknowledged; where `has_sent`.
+    sent: SeqNumber,
+    has_received: bool,
+    has_sent: bool,
 }
 
 impl Urgent {
@@ -34,26 +37,49 @@ impl Urgent {
     /// MUST-31: urgent data may be of any length, so what a pointer cannot reach is pointed towards.
     #[inline]
     pub(crate) fn pointer_at(&self, sequence: SeqNumber) -> u16 {
-        let Some(up) = self.sent else { return 0 };
-        let ahead = u32::try_from(up.distance(sequence)).unwrap_or(0);
+        if !self.has_sent {
+            return 0;
+        }
+        let ahead = u32::try_from(self.sent.distance(sequence)).unwrap_or(0);
         u16::try_from(ahead).unwrap_or(u16::MAX)
     }
 
     /// Whether something urgent is not acknowledged.
     #[inline]
     pub(crate) fn is_sending(&self) -> bool {
-        self.sent.is_some()
+        self.has_sent
+    }
+
+    /// What is queued is urgent up to `end`.
+    fn on_append(&mut self, end: SeqNumber) {
+        (self.sent, self.has_sent) = (end, true);
     }
 
     /// Everything before `una` is acknowledged.
     #[inline]
     pub(crate) fn on_acknowledged(&mut self, una: SeqNumber) {
-        self.sent = self.sent.filter(|up| una.is_before(*up));
+        self.has_sent = self.has_sent && una.is_before(self.sent);
+    }
+
+    /// The peer's data is urgent up to `up`. Says whether it was not known to be.
+    fn on_received(&mut self, up: SeqNumber) -> bool {
+        let is_news = !self.has_received || up.is_after(self.received);
+        if is_news {
+            (self.received, self.has_received) = (up, true);
+        }
+        is_news
+    }
+
+    /// Everything before `position` was read.
+    #[inline]
+    fn on_read(&mut self, position: SeqNumber) {
+        self.has_received = self.has_received && position.is_before(self.received);
     }
 
     /// The mark, in bytes behind `position`, which is read next.
+    #[inline]
     fn mark(&self, position: SeqNumber) -> Option<usize> {
-        self.received.map(|up| (up - 1).offset_from(position) as usize)
+        self.has_received.then(|| (self.received - 1).offset_from(position) as usize)
     }
 }
 
@@ -67,7 +93,7 @@ impl Connection {
         let is_empty = chunk.is_empty();
         self.append(now, chunk)?;
         if !is_empty {
-            self.urgent.sent = Some(self.sender.queue.end_sequence());
+            self.urgent.on_append(self.sender.queue.end_sequence());
         }
         Ok(())
     }
@@ -82,7 +108,7 @@ impl Connection {
     /// How much one read may take: it stops at the mark, unless it begins there.
     #[inline]
     pub(crate) fn read_len_max(&self, wanted: usize) -> usize {
-        match self.urgent.received.and_then(|_| self.urgent_mark()) {
+        match self.urgent_mark() {
             Some(before) if before > 0 => wanted.min(before),
             _ => wanted,
         }
@@ -91,11 +117,7 @@ impl Connection {
     /// Something was read.
     #[inline]
     pub(crate) fn note_read_urgent(&mut self) {
-        if let Some(up) = self.urgent.received
-            && self.receiver.queue.position().is_at_or_after(up)
-        {
-            self.urgent.received = None;
-        }
+        self.urgent.on_read(self.receiver.queue.position());
     }
 
     /// An acceptable segment with URG arrived (RFC 9293, 3.10.7.4, sixth): RCV.UP is the larger of what
@@ -107,9 +129,7 @@ impl Connection {
         }
         let syn = u32::from(header.flags.contains(TcpFlags::SYN));
         let up = header.sequence + syn + u32::from(header.urgent);
-        let is_news = self.urgent.received.is_none_or(|before| up.is_after(before));
-        if is_news && up.is_after(self.receiver.queue.position()) {
-            self.urgent.received = Some(up);
+        if up.is_after(self.receiver.queue.position()) && self.urgent.on_received(up) {
             self.counters.urgent_marks_received += 1;
             self.events.insert(Events::URGENT);
         }

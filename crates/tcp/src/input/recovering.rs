@@ -55,7 +55,8 @@ impl Connection {
         }
         self.check_mistakes(now, header, facts);
         let losses = self.sender.detect_losses(now, facts.advanced, mss, &mut self.counters);
-        self.sender.tell_controller(now, facts, &self.negotiated, &mut self.counters);
+        let sack = self.negotiated.sack;
+        self.sender.tell_controller(now, facts, mss, sack, &mut self.counters);
         if self.sender.recovery.is_over(&self.sender.sequence) {
             self.leave_recovery(now);
         }

@@ -49,7 +49,7 @@ impl Connection {
             self.arm_probe_timer(now);
             // Less than a segment is the application's doing, too: Nagle or a cork holds it back.
             let unsent = self.sender.unsent_len();
-            if !self.sender.cwnd_limited && unsent < self.negotiated.payload_max() {
+            if !self.sender.window_use.is_limited && unsent < self.negotiated.payload_max() {
                 let pipe = self.sender.recovery.pipe(&self.sender.sequence);
                 self.sender.recovery.rate.on_app_limited(pipe);
             }

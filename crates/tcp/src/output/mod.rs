@@ -206,7 +206,7 @@ impl Connection {
         if self.config.push_bursts {
             self.push_burst(out);
         }
-        self.sender.cwnd_limited = planner.is_cwnd_limited();
+        self.sender.window_use.is_limited = planner.is_cwnd_limited();
         self.plan.window_closed = planner.window_closed;
         self.plan.full = planner.full;
         built

@@ -72,19 +72,21 @@ enum NewData {
 
 impl Planner {
     /// Where planning begins now.
-    #[inline]
     pub(super) fn at(connection: &Connection, now: Instant) -> Self {
-        let Connection { sender, receiver, negotiated, config, .. } = connection;
+        let Connection { sender, negotiated, config, .. } = connection;
         // Only new data is held back, and who has none need not know.
         let released_bytes = match sender.unsent_len() {
             0 => u64::MAX,
             _ => sender.pacing_budget(now, config, negotiated.payload_max()),
         };
-        Self::new(connection, receiver.payload_room(negotiated), released_bytes)
+        Self::with(connection, released_bytes)
     }
 
-    fn new(connection: &Connection, full: u32, released_bytes: u64) -> Self {
+    /// The same where so many bytes of new data are released.
+    #[inline]
+    fn with(connection: &Connection, released_bytes: u64) -> Self {
         let Connection { sender, receiver, negotiated, .. } = connection;
+        let full = receiver.payload_room(negotiated);
         let walk = sender.recovery.walk(
             &sender.sequence,
             sender.congestion.window(),
@@ -515,7 +517,7 @@ impl Connection {
     /// what seems lost (RFC 5682, 3.1, step 2.b).
     #[cold]
     pub(crate) fn has_new_data(&self) -> bool {
-        let planner = Planner::new(self, self.receiver.payload_room(&self.negotiated), u64::MAX);
+        let planner = Planner::with(self, u64::MAX);
         let has_unsent = self.sender.queue.len_from(planner.nxt) > 0;
         has_unsent && matches!(planner.next_new(self), NewData::Send(_) | NewData::CwndFull)
     }

@@ -66,14 +66,14 @@ impl Sender {
         &mut self,
         now: Instant,
         facts: &AckFacts,
-        negotiated: &Negotiated,
+        mss: u32,
+        sack: bool,
         counters: &mut Counting,
     ) {
         let pipe = self.recovery.pipe(&self.sequence);
         let rate = self.recovery.rate.sample(&facts.delivered.gathered, pipe, self.rtt.min_rtt());
         if facts.advanced {
-            let (limited, rto_ns) = (self.cwnd_limited, self.rtt.rto_ns());
-            let unused = self.window_use.on_ack(now, facts.flight_before, limited, rto_ns);
+            let unused = self.window_use.on_ack(now, facts.flight_before, self.rtt.rto_ns());
             if let Some(used_bytes) = unused {
                 self.congestion.on_unused(used_bytes);
             }
@@ -85,14 +85,14 @@ impl Sender {
             now,
             acked_bytes: facts.acked,
             in_flight_before: facts.flight_before,
-            app_limited: !self.cwnd_limited,
+            app_limited: !self.window_use.is_limited,
             rtt: self.rtt.smoothed(),
             rtt_sample: facts.rtt_sample,
             una: self.sequence.una,
             nxt: self.sequence.nxt,
             rate,
-            sack: negotiated.sack,
-            mss: negotiated.payload_max(),
+            sack,
+            mss,
         });
         if self.congestion.is_holding_back() {
             self.recovery.rate.on_app_limited(pipe);

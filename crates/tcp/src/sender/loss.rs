@@ -120,6 +120,7 @@ impl Sender {
     /// the ECN-Echo packet when the congestion window is one. The sending TCP will then be able to send a new packet
     /// only when the retransmit timer expires." With nothing in flight that timer has nothing to send again, so that it
     /// is new data that is held back, as pacing does. (Linux has two segments at least, and never waits.)
+    #[inline(never)]
     pub(crate) fn on_echo(
         &mut self,
         now: Instant,

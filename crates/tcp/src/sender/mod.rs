@@ -46,7 +46,6 @@ pub(crate) struct Sender {
     pub(crate) buffer_limit_bytes: u32,
     pub(crate) recovery: Recovery,
     pub(crate) congestion: Controller,
-    pub(crate) cwnd_limited: bool,
     /// The setting that many connections change: not worth a copy of all of them.
     pub(crate) nodelay: bool,
     /// See [`Connection::set_cork`](crate::Connection::set_cork).
@@ -83,7 +82,6 @@ impl Sender {
             buffer_limit_bytes: limit_bytes as u32,
             recovery: Recovery::new(iss),
             congestion: Controller::new(&config.congestion, mss),
-            cwnd_limited: false,
             nodelay: config.nodelay,
             cork: Cork::default(),
             super_frame_len: 0,

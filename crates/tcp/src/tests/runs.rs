@@ -167,7 +167,7 @@ proptest! {
                 prop_assert_eq!(one.ecn, other.ecn);
             }
             prop_assert_eq!(together.connection.sender.sequence.nxt, one_by_one.connection.sender.sequence.nxt);
-            prop_assert_eq!(together.connection.sender.cwnd_limited, one_by_one.connection.sender.cwnd_limited);
+            prop_assert_eq!(together.connection.sender.window_use.is_limited, one_by_one.connection.sender.window_use.is_limited);
             prop_assert_eq!(
                 format!("{:?}", together.connection.totals),
                 format!("{:?}", one_by_one.connection.totals)

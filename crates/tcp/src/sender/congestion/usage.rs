@@ -7,6 +7,8 @@ use time::Instant;
 pub(crate) struct WindowUse {
     used_bytes: u32,
     since: Instant,
+    /// The window held data back when something was sent last, or asked for.
+    pub(crate) is_limited: bool,
     /// The application had nothing to send before what waits now.
     pub(crate) after_silence: bool,
     /// The window was reduced for a silence, and nothing was sent since.
@@ -14,17 +16,16 @@ pub(crate) struct WindowUse {
 }
 
 impl WindowUse {
-    /// An ACK came while `in_flight_bytes` were in flight; `limited`: the window held data back.
+    /// An ACK came while `in_flight_bytes` were in flight.
     /// Once for every RTO in which it never did: the most that was in flight, which is what
     /// [`super::Congestion::on_unused`] is to be told.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
         in_flight_bytes: u32,
-        limited: bool,
         rto_ns: u64,
     ) -> Option<u32> {
-        if limited {
+        if self.is_limited {
             (self.used_bytes, self.since) = (0, now);
             return None;
         }
@@ -46,13 +47,16 @@ mod tests {
     #[test]
     fn reports_once_per_timeout_in_which_the_window_held_nothing_back() {
         let mut usage = WindowUse::default();
-        let at = |ms: u64| Instant::from_millis(10_000 + ms);
-        assert_eq!(usage.on_ack(at(0), 9_000, true, RTO_NS), None);
-        assert_eq!(usage.on_ack(at(100), 5_000, false, RTO_NS), None);
-        assert_eq!(usage.on_ack(at(150), 3_000, false, RTO_NS), None);
-        assert_eq!(usage.on_ack(at(200), 1_000, false, RTO_NS), Some(5_000));
-        assert_eq!(usage.on_ack(at(300), 1_000, false, RTO_NS), None);
-        assert_eq!(usage.on_ack(at(350), 9_000, true, RTO_NS), None);
-        assert_eq!(usage.on_ack(at(500), 1_000, false, RTO_NS), None, "a new interval");
+        let mut on_ack = |ms: u64, bytes, is_limited| {
+            usage.is_limited = is_limited;
+            usage.on_ack(Instant::from_millis(10_000 + ms), bytes, RTO_NS)
+        };
+        assert_eq!(on_ack(0, 9_000, true), None);
+        assert_eq!(on_ack(100, 5_000, false), None);
+        assert_eq!(on_ack(150, 3_000, false), None);
+        assert_eq!(on_ack(200, 1_000, false), Some(5_000));
+        assert_eq!(on_ack(300, 1_000, false), None);
+        assert_eq!(on_ack(350, 9_000, true), None);
+        assert_eq!(on_ack(500, 1_000, false), None, "a new interval");
     }
 }
