@@ -1,20 +1,23 @@
 //! A connection: its parts, and what its owner may do with it.
 //!
-//! Each part owns one idea and lies in the module of that name; the work on them is split by the
-//! direction it comes from: [`crate::input`] takes segments, [`crate::output`] builds them,
-//! [`crate::timeouts`] takes the passing of time, [`crate::settings`] what the application changes, and this module its
-//! other calls.
+//! What it sends with and what it receives with are types of their own ([`crate::sender`], [`crate::receiver`]), each made
+//! of parts that own one idea. The state machine joins them; the work on it is split by the direction it comes from:
+//! [`crate::input`] takes segments, [`crate::output`] builds them, [`crate::timeouts`] takes the passing of time,
+//! [`crate::settings`] what the application changes, and this module its other calls.
 //!
 //! ```text
-//!   append, shutdown, close           on_segment, on_batch_end        on_timeout
-//!            \                               |                           /
-//!   send_queue  send  recovery  congestion  receive  acks  timers  negotiated
-//!                                |
-//!                poll_transmit -> Multidata -> on_transmitted(taken)
+//!   append, shutdown, close        on_segment, on_batch_end        on_timeout
+//!            \                            |                           /
+//!             state  owing  timers  negotiated  events  unanswered
+//!                     |                             |
+//!       Sender: sequence, queue, recovery,    Receiver: queue, acks,
+//!       congestion, pacer, path_mtu, rtt      duplicates, window_tuning
+//!                     |                             |
+//!               poll_transmit -> Multidata -> on_transmitted(taken)
 //! ```
 //!
 //! What always holds: nothing changes between `poll_transmit` and `on_transmitted`; only the latter
-//! moves SND.NXT. SND.UNA =< SND.NXT =< SND.MAX; the send queue begins at SND.UNA.
+//! moves SND.NXT.
 
 use crate::config::{Config, Parameters};
 use crate::counters::{Counting, Lent, TcpCounters};

@@ -1,9 +1,9 @@
 //! The TCP state machine (RFC 9293), sans-IO: segments and the passing of time go in, batches of
 //! segments come out. It knows neither IP nor devices.
 //!
-//! A [`Connection`] is made of parts, each the owner of one idea and each in the module of that
-//! name. Segments come in through [`Connection::on_segment`] and [`Connection::on_batch_end`]; they
-//! go out through [`Connection::poll_transmit`], which builds and commits nothing, and
+//! A [`Connection`] is a sender, a receiver and the state machine that joins them; both halves are made of parts, each the
+//! owner of one idea and each in the module of that name. Segments come in through [`Connection::on_segment`] and
+//! [`Connection::on_batch_end`]; they go out through [`Connection::poll_transmit`], which builds and commits nothing, and
 //! [`Connection::on_transmitted`], which commits what a device took. There is one way out: a pure
 //! ACK, a retransmission and a burst of sixty-four segments are all batches, planned and written
 //! by the same few functions of `output`.
