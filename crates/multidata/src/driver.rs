@@ -188,7 +188,7 @@ impl Driver {
         core.run(now);
         // With one frame there is one answer, which goes soonest by itself.
         let has_several = core.arrived.saturating_sub(came_before) > 1;
-        if has_several && core.has_woken_tasks() && !core.watch.is_led() {
+        if has_several && core.waiting.wakes_tasks() && !core.watch.is_led() {
             self.state = State::Yields;
             core.watch.lead_awake(None, now);
             (core.driven, core.yielding) = (Some(now), Some(own_token()));

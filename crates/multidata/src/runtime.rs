@@ -11,16 +11,18 @@
 //! * [`waiters`]: what the threads of a squeue sleep on; [`waiter_slot`]: the waiter of a device that can be replaced; [`removed_queue`]: what takes its place for good;
 //! * [`outside`]: what of the application's runs only where no lock is held;
 //! * [`waiting`]: parked threads and wakers, found by socket;
+//! * [`memory_turns`]: whose turn it is of the tasks that wait for memory;
 //! * [`memory_watch`]: which squeues have tasks that wait for memory;
 //! * [`event_watch`]: who waits for something to happen to an interface or an address;
 //! * [`worker`]: the threads that keep a stack alive while no application thread is in a call;
 //! * [`counting`]: what all of them counted.
 
-mod closing;
+pub(crate) mod closing;
 mod counting;
 pub(crate) mod event_watch;
 pub(crate) mod hand_over;
 pub(crate) mod intake;
+pub(crate) mod memory_turns;
 mod memory_watch;
 pub(crate) mod outside;
 pub(crate) mod port;

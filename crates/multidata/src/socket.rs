@@ -1,6 +1,7 @@
 //! What all sockets share: the handle that closes on drop, blocking mode and timeouts.
 
 use crate::Stack;
+use crate::runtime::closing;
 use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::turn::{After, Call, resume_unless_panicking};
 use crate::runtime::waiting::Interest;
@@ -109,7 +110,8 @@ impl Socket {
         };
         let outcome = self.squeue().operate(&call, |core, now| {
             core.run(now);
-            match core.is_delivered(self.id) || core.failure_of(Some(self.id)).is_some() {
+            let is_delivered = closing::is_delivered(&mut core.shard, self.id);
+            match is_delivered || core.failure_of(Some(self.id)).is_some() {
                 true => Ok(()),
                 false => Err(SocketError::WouldBlock),
             }

@@ -8,7 +8,7 @@
 //!
 //! Where nobody waits, that costs one load of a word that nobody writes.
 
-use super::waiting::MEMORY_EACH_BYTES;
+use super::memory_turns::MEMORY_EACH_BYTES;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// See the module documentation.

@@ -10,10 +10,9 @@
 //! * nobody sleeps or copies an application's bulk data in while holding the lock, and nobody is
 //!   woken under it, nor is memory let go of that the application lent ([`outside`](super::outside));
 //! * after [`Core::run`] every event of the shard was taken and those whom it concerns stand in
-//!   [`Core::woken`], to be woken when the lock is released.
+//!   [`Core::waiting`], to be woken when the lock is released.
 
-use super::closing;
-use super::event_watch::EventWatch;
+use super::closing::Closing;
 use super::hand_over::{self, Desk, HandOver};
 use super::outside::Entered;
 use super::port::{Port, Task};
@@ -22,7 +21,7 @@ use super::shared_queue::Place;
 use super::turn::{Panic, ask_keeping};
 use super::waiter_slot::{Replaced, WaiterSlot};
 use super::waiters::Waiters;
-use super::waiting::{Parker, Sleeper, Waiting};
+use super::waiting::{Parker, Waiting};
 use super::{Clock, RuntimeCounters};
 use ::counters::DropReason;
 use batch::{BlockPool, Multidata, ReceiveBatch};
@@ -79,10 +78,6 @@ pub(crate) struct Core {
     /// Frames that came since the worker asked last.
     pub(crate) arrived: usize,
     pub(crate) waiting: Waiting,
-    /// Who is to be woken when the lock is released.
-    pub(crate) woken: Vec<Sleeper>,
-    /// Who waits for something to happen to an interface or an address, of all squeues.
-    pub(crate) event_watch: Arc<EventWatch>,
     /// Who waits for the device, and who for whom.
     pub(crate) watch: Watch<SocketId, Arc<Parker>>,
     /// When an application thread last took the lock.
@@ -111,9 +106,7 @@ pub(crate) struct Core {
     pub(super) concerns_all: bool,
     /// The stack's last handle is gone; until when its connections may linger.
     pub(crate) stopping: Option<Instant>,
-    /// Connections the application let go of that may have something left to deliver.
-    pub(super) closing: Vec<SocketId>,
-    pub(super) closing_checked_at: usize,
+    pub(super) closing: Closing,
     pub(super) pool: BlockPool,
     pub(super) receive: ReceiveBatch,
     transmit: Multidata,
@@ -146,8 +139,6 @@ impl Core {
             clock: None,
             arrived: 0,
             waiting: Waiting::default(),
-            woken: Vec::new(),
-            event_watch: Arc::default(),
             watch: Watch::default(),
             has_driver: false,
             driven: None,
@@ -162,8 +153,7 @@ impl Core {
             pressures: 0,
             concerns_all: false,
             stopping: None,
-            closing: Vec::new(),
-            closing_checked_at: closing::CHECK_MIN,
+            closing: Closing::default(),
             pool,
             receive: ReceiveBatch::new(),
             transmit: Multidata::default(),
@@ -342,26 +332,21 @@ impl Core {
         }
     }
 
-    /// Whether tasks are to be woken when the lock is released.
-    pub(crate) fn has_woken_tasks(&self) -> bool {
-        self.woken.iter().any(|sleeper| matches!(sleeper, Sleeper::Task(_)))
-    }
-
     /// Takes the shard's events and notes whom to wake.
     fn take_events(&mut self, now: Instant) {
-        self.waiting.on_memory(now, &self.pool, &mut self.woken);
+        self.waiting.on_memory(now, &self.pool);
         self.look_at_devices(now);
         if self.shard.take_event_news() {
-            self.event_watch.on_events(&mut self.woken);
+            self.waiting.on_interface_event();
         }
         let pressures = self.shard.pool_pressures();
         self.concerns_all |= pressures != self.pressures;
         self.pressures = pressures;
         while let Some(event) = self.shard.poll_event() {
             self.watch.on_event(event.socket);
-            self.waiting.on_event(event, &mut self.woken);
+            self.waiting.on_event(event);
         }
-        self.waiting.shrink(self.shard.slot_count(), &mut self.woken);
+        self.waiting.shrink(self.shard.slot_count());
         self.counters.sleepers_visited += self.waiting.take_visited();
     }
 
@@ -384,7 +369,7 @@ impl Core {
         let first = self.ports.iter().find_map(|port| port.failed.clone());
         self.failed = first.filter(|_| failures == self.ports.len());
         self.watch.on_failure();
-        self.waiting.wake_all(&mut self.woken);
+        self.waiting.wake_all();
     }
 
     /// Why a call on this socket, or on none, is in vain: all devices have failed, or the one that the
@@ -407,12 +392,12 @@ impl Core {
             port.told.failed = true;
         }
         self.ended = Some(ended);
-        self.event_watch.on_events(&mut self.woken);
+        self.waiting.on_interface_event();
     }
 
     /// Wakes everybody who waits for a socket: a call of this side changed what they wait for.
     pub(crate) fn wake_socket(&mut self, socket: SocketId) {
-        self.waiting.forget(socket, &mut self.woken);
+        self.waiting.forget(socket);
         self.watch.on_event(socket);
     }
 

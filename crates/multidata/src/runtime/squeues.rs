@@ -215,7 +215,7 @@ mod tests {
         let stack = stack.build().expect("a stack");
         // Who comes to the first squeue next calls the waker when he has left it.
         let mut core = stack.squeue(0).lock();
-        core.woken.push(Sleeper::Task(Waker::from(Arc::new(Closing(stack.clone())))));
+        core.waiting.wake(Sleeper::Task(Waker::from(Arc::new(Closing(stack.clone())))));
         core.desk.as_ref().expect("there is another squeue").exchange().announce(0);
         drop(core);
         stack.set_filter(Some(Box::new(Open)));

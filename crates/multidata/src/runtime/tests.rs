@@ -4,12 +4,13 @@ mod failing;
 
 use super::Clock;
 use super::hand_over::HandOver;
+use super::memory_turns::Lack;
 use super::port::Port;
 use super::shared_queue::Place;
 use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
 use super::turn::{After, Call};
-use super::waiting::{Interest, Lack, Sleeper};
+use super::waiting::{Interest, Sleeper};
 use super::worker::Threads;
 use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use device::{
@@ -268,7 +269,7 @@ fn a_thread_that_waits_in_a_waker_keeps_the_lead_that_it_was_given_before() {
         until(&squeue, |core| core.watch.has_leader());
         let follower = scope.spawn(|| {
             squeue.operate(&call(other, Some(10_000)), |core, _| {
-                core.woken.extend(task.take().map(Sleeper::Task));
+                task.take().map(Sleeper::Task).into_iter().for_each(|it| core.waiting.wake(it));
                 other_done.load(Ordering::SeqCst).then_some(()).ok_or(SocketError::WouldBlock)
             })
         });

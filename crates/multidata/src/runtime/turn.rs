@@ -19,10 +19,11 @@
 //! lead although the worker sleeps on the device, too.
 
 use super::hand_over::Desk;
+use super::memory_turns::Lack;
 use super::outside::{Entered, Within};
 use super::squeue::{Core, POLL_BYTES, Squeue, own_token};
 use super::waiter_slot::{Seen, WaiterSlot};
-use super::waiting::{Interest, Lack, Parker, Sleeper};
+use super::waiting::{Interest, Parker, Sleeper};
 use crate::error::{device_error, socket_error};
 use device::Waiter;
 use stack::{SocketError, SocketId};
@@ -260,7 +261,7 @@ impl Squeue {
         let _alarm = self.alarm();
         let mut core = self.lock();
         match core.failure_of(Some(socket)) {
-            Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
+            Some(_) => core.waiting.wake(Sleeper::Task(waker.clone())),
             None => core.waiting.add_task(socket, interest, waker),
         }
         self.release(core);
@@ -274,7 +275,7 @@ impl Squeue {
         let core = &mut *guard;
         core.counters.pool_waits += 1;
         match core.failure_of(Some(socket)) {
-            Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
+            Some(_) => core.waiting.wake(Sleeper::Task(waker.clone())),
             None => {
                 core.waiting.add_memory_task(socket, lack, waker, self.clock.now());
             }
@@ -413,7 +414,7 @@ impl Squeue {
     /// Releases the lock and wakes those of this squeue; says which others are to be told.
     fn leave(&self, mut core: MutexGuard<'_, Core>, within: &Within<'_>) -> u64 {
         let wakes_waiter = core.settle(&self.worker_parker);
-        let woken = core::mem::take(&mut core.woken);
+        let woken = core.waiting.take_woken();
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
         let concerned = core.desk.as_mut().map_or(0, Desk::take_concerned);
         let concerns_all = core::mem::take(&mut core.concerns_all);
@@ -456,11 +457,7 @@ impl Core {
 
     /// Whether the thread which alone is busy is about to be woken.
     fn wakes_lone(&self) -> bool {
-        self.watch.lone_follower().is_some_and(|lone| {
-            let is_lone =
-                |woken: &Sleeper| matches!(woken, Sleeper::Thread(it) if Arc::ptr_eq(it, lone));
-            self.woken.iter().any(is_lone)
-        })
+        self.watch.lone_follower().is_some_and(|lone| self.waiting.wakes_thread(lone))
     }
 
     /// The loop is back that was awake, or is not relied on any more: then somebody else may lead by the time it comes.
@@ -496,7 +493,7 @@ impl Core {
         }
         if let Some(parked) = parked {
             self.discipline.on_wakeup();
-            self.woken.push(Sleeper::Thread(match parked {
+            self.waiting.wake(Sleeper::Thread(match parked {
                 Parked::Follower(follower) => follower,
                 Parked::Worker => Arc::clone(worker),
             }));

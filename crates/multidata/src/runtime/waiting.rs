@@ -3,12 +3,16 @@
 //! A table beside the shard, indexed by [`SocketId::index`]: an event reaches the threads and tasks
 //! that wait for its socket without a search. An entry is taken out when it is woken; who is woken
 //! and still finds nothing registers again, under the same lock under which it looked.
+//!
+//! Nobody is woken under the lock of the squeue: whoever is to be is put into a list, which who
+//! releases the lock takes ([`Waiting::take_woken`]).
 
+use super::event_watch::EventWatch;
+use super::memory_turns::{Lack, MemoryTurns};
 use batch::BlockPool;
 use core::cell::Cell;
 use core::ops::Deref;
 use stack::{Readiness, SocketEvent, SocketId};
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Wake, Waker};
@@ -130,24 +134,6 @@ impl Sleeper {
     }
 }
 
-/// What a task lacks that waits for memory to write with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
-    /// The pool had no block.
-    Blocks,
-    /// It has as much in its queue as its share of the pool allows.
-    Share,
-}
-
-/// The first of the tasks that wait for memory looks again after so long at the latest.
-const MEMORY_RETRY: Duration = Duration::from_millis(1);
-
-/// As long as this, where their share is used up and nothing has come back since: each time twice as long.
-const SHARE_RETRY_MAX: Duration = Duration::from_millis(32);
-
-/// How much memory there is to be for each task that is woken because of it: a block of the usual size.
-pub(super) const MEMORY_EACH_BYTES: usize = 65_536;
-
 /// So many places for sockets are kept, used or not, and so many in each for those who wait for it.
 const SLOTS_KEPT: usize = 1_024;
 const SLEEPERS_KEPT: usize = 4;
@@ -157,17 +143,11 @@ const SLEEPERS_KEPT: usize = 4;
 pub(crate) struct Waiting {
     slots: Vec<Slot>,
     tasks: usize,
-    /// Sockets whose task waits for memory, longest first, each once; the task may be gone.
-    memory_turns: VecDeque<usize>,
-    /// So many of them, from the first on, hold all who found no block at all; the others' share is used up.
-    turns_for_blocks: usize,
-    /// When the first of them is to look again, whether there is memory or not.
-    memory_until: Option<Instant>,
-    /// How long those wait for that whose share is used up.
-    share_retry: Duration,
-    /// What was left of the pool to share when it was looked at last, and when that was.
-    share_left_bytes: usize,
-    share_looked_at: Instant,
+    memory_turns: MemoryTurns,
+    /// Who waits for something to happen to an interface or an address, of all squeues.
+    pub(crate) event_watch: Arc<EventWatch>,
+    /// Who is to be woken when the lock is released.
+    woken: Vec<Sleeper>,
     /// Entries that were looked at.
     visited: u64,
 }
@@ -209,7 +189,7 @@ impl Waiting {
 
     /// When the first of the tasks is to look again that wait for memory.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.memory_until
+        self.memory_turns.deadline()
     }
 
     /// Enters a task that waits for memory to write with.
@@ -225,26 +205,7 @@ impl Waiting {
         if !slot.memory.iter().any(|known| known.will_wake(waker)) {
             slot.memory.push(waker.clone());
         }
-        if !had_turn {
-            self.memory_turns.push_back(socket.index());
-        }
-        if lack == Lack::Blocks {
-            self.turns_for_blocks = self.memory_turns.len();
-        }
-        // Who has just looked in vain is back at once; nobody was there to see what came back meanwhile.
-        if self.memory_until.is_none() && now.since(self.share_looked_at) > self.share_retry {
-            self.share_retry = MEMORY_RETRY;
-        }
-        let until = now + self.memory_retry();
-        self.memory_until = Instant::earliest(self.memory_until, Some(until));
-    }
-
-    /// After how long the first in turn looks again. A block that others give back, for who found none, is gone soon.
-    fn memory_retry(&self) -> Duration {
-        match self.turns_for_blocks {
-            0 => self.share_retry.max(MEMORY_RETRY),
-            _ => MEMORY_RETRY,
-        }
+        self.memory_turns.add(socket.index(), had_turn, lack, now);
     }
 
     /// Enters as such the tasks that are to hear when they can write on a socket.
@@ -262,50 +223,17 @@ impl Waiting {
         }
     }
 
-    /// Moves as many of the tasks that wait for memory to `woken` as there is memory for, and one where
-    /// it has waited long: by turns, because a crowd that looks again for every block that comes
-    /// back would have no time for anything else.
-    ///
-    /// What the pool sets aside is memory only for who found no block at all: whose share is used up would
-    /// find nothing in it, and look for ever. Those look less and less often while nothing comes back; room in
-    /// their own queues they are told of.
-    pub(crate) fn on_memory(&mut self, now: Instant, pool: &BlockPool, woken: &mut Vec<Sleeper>) {
-        let Some(due) = self.memory_until else { return };
-        let is_due = due <= now;
-        self.on_share_left(now, is_due, pool.left_to_share_bytes());
-        let turns = |left_bytes: usize| (left_bytes / MEMORY_EACH_BYTES).max(usize::from(is_due));
-        let of_blocks = turns(pool.left_to_send_bytes());
-        let of_shares = turns(pool.left_to_share_bytes());
-        let mut taken = 0;
-        while taken < if self.turns_for_blocks > 0 { of_blocks } else { of_shares }
-            && let Some(index) = self.memory_turns.pop_front()
-        {
-            self.turns_for_blocks = self.turns_for_blocks.saturating_sub(1);
-            let Some(slot) = self.slots.get_mut(index) else { continue };
-            self.visited += 1 + slot.memory.len() as u64;
+    /// Wakes as many of the tasks that wait for memory as there is memory for ([`MemoryTurns::on_memory`]).
+    pub(crate) fn on_memory(&mut self, now: Instant, pool: &BlockPool) {
+        let Self { slots, visited, woken, memory_turns, .. } = self;
+        memory_turns.on_memory(now, pool, |index| {
+            let Some(slot) = slots.get_mut(index) else { return false };
+            *visited += 1 + slot.memory.len() as u64;
             slot.has_turn = false;
-            if !slot.memory.is_empty() {
-                woken.extend(slot.memory.drain(..).map(Sleeper::Task));
-                taken += 1;
-            }
-        }
-        if self.memory_turns.is_empty() {
-            self.memory_until = None;
-        } else if is_due {
-            self.memory_until = Some(now + self.memory_retry());
-        }
-    }
-
-    /// So much is left to share now.
-    fn on_share_left(&mut self, now: Instant, is_due: bool, left_bytes: usize) {
-        let was_left_bytes = core::mem::replace(&mut self.share_left_bytes, left_bytes);
-        self.share_looked_at = now;
-        if left_bytes > was_left_bytes {
-            self.share_retry = MEMORY_RETRY;
-            self.memory_until = Instant::earliest(self.memory_until, Some(now + MEMORY_RETRY));
-        } else if is_due {
-            self.share_retry = (self.share_retry.max(MEMORY_RETRY) * 2).min(SHARE_RETRY_MAX);
-        }
+            let waits = !slot.memory.is_empty();
+            woken.extend(slot.memory.drain(..).map(Sleeper::Task));
+            waits
+        });
     }
 
     /// Enters a thread.
@@ -348,51 +276,79 @@ impl Waiting {
         slot.memory.retain(|known| !known.will_wake(waker));
     }
 
-    /// Moves those whom an event concerns to `woken`.
-    pub(crate) fn on_event(&mut self, event: SocketEvent, woken: &mut Vec<Sleeper>) {
+    /// Wakes those whom an event concerns.
+    pub(crate) fn on_event(&mut self, event: SocketEvent) {
         let Some(slot) = self.slots.get_mut(event.socket.index()) else { return };
-        let before = woken.len();
+        let before = self.woken.len();
         self.visited += slot.sleepers.len() as u64;
         let concerned = slot.sleepers.extract_if(.., |entry| entry.0.matches(event.readiness));
-        woken.extend(concerned.map(|entry| entry.1));
-        self.tasks -= count_tasks(&woken[before..]);
+        self.woken.extend(concerned.map(|entry| entry.1));
+        self.tasks -= count_tasks(&self.woken[before..]);
     }
 
-    /// Moves everybody to `woken`: the devices are gone.
-    pub(crate) fn wake_all(&mut self, woken: &mut Vec<Sleeper>) {
+    /// Wakes those who wait for something to happen to an interface or an address.
+    pub(crate) fn on_interface_event(&mut self) {
+        self.event_watch.on_events(&mut self.woken);
+    }
+
+    /// Wakes everybody who waits for a socket: the devices are gone.
+    pub(crate) fn wake_all(&mut self) {
         self.visited += self.slots.len() as u64;
         for slot in &mut self.slots {
-            woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
-            woken.extend(slot.memory.drain(..).map(Sleeper::Task));
+            self.woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
+            self.woken.extend(slot.memory.drain(..).map(Sleeper::Task));
             slot.has_turn = false;
         }
         self.memory_turns.clear();
-        (self.tasks, self.turns_for_blocks, self.memory_until) = (0, 0, None);
+        self.tasks = 0;
     }
 
-    /// Forgets who waited for a socket that is being closed.
-    pub(crate) fn forget(&mut self, socket: SocketId, woken: &mut Vec<Sleeper>) {
+    /// Wakes and forgets who waited for a socket that is being closed.
+    pub(crate) fn forget(&mut self, socket: SocketId) {
         let Some(slot) = self.slots.get_mut(socket.index()) else { return };
-        let before = woken.len();
+        let before = self.woken.len();
         self.visited += (slot.sleepers.len() + slot.memory.len()) as u64;
-        woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
-        self.tasks -= count_tasks(&woken[before..]);
-        woken.extend(slot.memory.drain(..).map(Sleeper::Task));
+        self.woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
+        self.tasks -= count_tasks(&self.woken[before..]);
+        self.woken.extend(slot.memory.drain(..).map(Sleeper::Task));
         slot.sleepers.shrink_to(SLEEPERS_KEPT);
         slot.memory.shrink_to(SLEEPERS_KEPT);
     }
 
     /// Gives memory back once most of very many sockets are gone: none has an index from `count` on.
-    pub(crate) fn shrink(&mut self, count: usize, woken: &mut Vec<Sleeper>) {
+    pub(crate) fn shrink(&mut self, count: usize) {
         if self.slots.len() <= SLOTS_KEPT.max(2 * count) {
             return;
         }
-        let before = woken.len();
+        let before = self.woken.len();
         let mut rest: Vec<Slot> = self.slots.drain(count..).collect();
-        woken.extend(rest.iter_mut().flat_map(|slot| slot.sleepers.drain(..).map(|entry| entry.1)));
-        self.tasks -= count_tasks(&woken[before..]);
-        woken.extend(rest.into_iter().flat_map(|slot| slot.memory).map(Sleeper::Task));
+        let sleepers = rest.iter_mut().flat_map(|slot| slot.sleepers.drain(..));
+        self.woken.extend(sleepers.map(|entry| entry.1));
+        self.tasks -= count_tasks(&self.woken[before..]);
+        self.woken.extend(rest.into_iter().flat_map(|slot| slot.memory).map(Sleeper::Task));
         self.slots.shrink_to(SLOTS_KEPT);
+    }
+
+    /// Wakes somebody who waits for no socket, or would wait in vain.
+    pub(crate) fn wake(&mut self, sleeper: Sleeper) {
+        self.woken.push(sleeper);
+    }
+
+    /// Whether any task is about to be woken.
+    pub(crate) fn wakes_tasks(&self) -> bool {
+        self.woken.iter().any(|sleeper| matches!(sleeper, Sleeper::Task(_)))
+    }
+
+    /// Whether this thread is about to be woken.
+    pub(super) fn wakes_thread(&self, thread: &Arc<Parker>) -> bool {
+        let is_it =
+            |woken: &Sleeper| matches!(woken, Sleeper::Thread(it) if Arc::ptr_eq(it, thread));
+        self.woken.iter().any(is_it)
+    }
+
+    /// Those who are to be woken now that the lock is being released.
+    pub(super) fn take_woken(&mut self) -> Vec<Sleeper> {
+        core::mem::take(&mut self.woken)
     }
 }
 
@@ -402,6 +358,7 @@ fn count_tasks(sleepers: &[Sleeper]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory_turns::MEMORY_RETRY;
     use super::*;
     use stack::{Shard, ShardConfig};
 
@@ -414,62 +371,62 @@ mod tests {
         let any = std::net::SocketAddr::from(([0; 4], 0));
         let sockets: Vec<_> =
             (0..COUNT).map(|_| shard.udp_bind(any).expect("a free port")).collect();
-        let (mut waiting, mut woken) = (Waiting::default(), Vec::new());
+        let mut waiting = Waiting::default();
         for socket in &sockets {
             waiting.add_task(*socket, Interest::Readable, Waker::noop());
         }
-        waiting.shrink(shard.slot_count(), &mut woken);
-        assert_eq!((waiting.slots.len(), woken.len()), (COUNT, 0));
+        waiting.shrink(shard.slot_count());
+        assert_eq!((waiting.slots.len(), waiting.woken.len()), (COUNT, 0));
         for socket in &sockets[100..] {
             shard.close(Instant::ZERO, *socket);
         }
-        waiting.shrink(300, &mut woken);
+        waiting.shrink(300);
         assert_eq!((waiting.slots.len(), waiting.tasks), (300, 300));
-        assert_eq!(woken.len(), COUNT - 300);
+        assert_eq!(waiting.woken.len(), COUNT - 300);
         assert!(waiting.slots.capacity() <= SLOTS_KEPT);
-        waiting.wake_all(&mut woken);
-        assert_eq!((woken.len(), waiting.has_tasks()), (COUNT, false));
+        waiting.wake_all();
+        assert_eq!((waiting.woken.len(), waiting.has_tasks()), (COUNT, false));
     }
 
     /// Whatever takes a task out is counted: a squeue whose tasks seem to wait has its worker look for ever.
     #[test]
     fn tasks_are_counted_while_they_wait_and_all_hear_that_it_is_over() {
         let (socket, now) = (some_socket(), Instant::ZERO);
-        let (mut waiting, mut woken) = (Waiting::default(), Vec::new());
+        let mut waiting = Waiting::default();
         for interest in [Interest::Readable, Interest::Writable] {
             waiting.add_task(socket, interest, Waker::noop());
-            waiting.on_event(SocketEvent { socket, readiness: Readiness::CLOSED }, &mut woken);
-            assert_eq!((woken.drain(..).count(), waiting.tasks), (1, 0), "{interest:?}");
+            waiting.on_event(SocketEvent { socket, readiness: Readiness::CLOSED });
+            assert_eq!((waiting.take_woken().len(), waiting.tasks), (1, 0), "{interest:?}");
         }
         // One task may wait for both.
         for interest in [Interest::Readable, Interest::Writable] {
             waiting.add_task(socket, interest, Waker::noop());
         }
-        waiting.on_event(SocketEvent { socket, readiness: Readiness::WRITABLE }, &mut woken);
-        assert_eq!((woken.drain(..).count(), waiting.tasks), (1, 1));
-        waiting.on_event(SocketEvent { socket, readiness: Readiness::READABLE }, &mut woken);
-        assert_eq!((woken.drain(..).count(), waiting.tasks), (1, 0));
+        waiting.on_event(SocketEvent { socket, readiness: Readiness::WRITABLE });
+        assert_eq!((waiting.take_woken().len(), waiting.tasks), (1, 1));
+        waiting.on_event(SocketEvent { socket, readiness: Readiness::READABLE });
+        assert_eq!((waiting.take_woken().len(), waiting.tasks), (1, 0));
         let memory_tasks = |waiting: &Waiting| waiting.slots[socket.index()].memory.len();
         waiting.add_memory_task(socket, Lack::Blocks, Waker::noop(), now);
         waiting.remove_task(socket, Waker::noop());
         assert_eq!(memory_tasks(&waiting), 0, "it waits no more");
         waiting.add_task(socket, Interest::Writable, Waker::noop());
         waiting.add_memory_task(socket, Lack::Blocks, Waker::noop(), now);
-        waiting.forget(socket, &mut woken);
-        assert_eq!((woken.len(), waiting.tasks, memory_tasks(&waiting)), (2, 0, 0));
+        waiting.forget(socket);
+        assert_eq!((waiting.woken.len(), waiting.tasks, memory_tasks(&waiting)), (2, 0, 0));
     }
 
     /// How often a task that looks in vain each time is woken in the second from this millisecond on.
     fn looks_in_vain(waiting: &mut Waiting, pool: &BlockPool, lack: Lack, from: u64) -> usize {
         let socket = some_socket();
-        let (mut looks, mut woken) = (0, Vec::new());
+        let mut looks = 0;
         for now in from..from + 1_000 {
             let now = Instant::from_millis(now);
             if !waiting.has_tasks() {
                 waiting.add_memory_task(socket, lack, Waker::noop(), now);
             }
-            waiting.on_memory(now, pool, &mut woken);
-            looks += woken.drain(..).count();
+            waiting.on_memory(now, pool);
+            looks += waiting.take_woken().len();
         }
         looks
     }
@@ -491,21 +448,21 @@ mod tests {
         let looks = looks_in_vain(&mut waiting, &pool, Lack::Share, 0);
         assert!((20..50).contains(&looks), "{looks} looks in a second");
         // Less than a block of the usual size: it is looked for, and not told of.
-        let (mut now, mut woken) = (Instant::from_millis(2_000), Vec::new());
-        waiting.wake_all(&mut woken);
+        let mut now = Instant::from_millis(2_000);
+        waiting.wake_all();
         waiting.add_memory_task(some_socket(), Lack::Share, Waker::noop(), now);
         assert_eq!(waiting.deadline(), Some(now + MEMORY_RETRY), "nobody has waited for long");
         let looks = looks_in_vain(&mut waiting, &pool, Lack::Share, 2_000);
         assert!((20..50).contains(&looks), "{looks} looks in a second");
         now += Duration::from_millis(1_000);
-        waiting.wake_all(&mut woken);
-        woken.clear();
+        waiting.wake_all();
+        waiting.take_woken();
         waiting.add_memory_task(some_socket(), Lack::Share, Waker::noop(), now);
         held.pop();
-        waiting.on_memory(now, &pool, &mut woken);
+        waiting.on_memory(now, &pool);
         now += MEMORY_RETRY;
-        waiting.on_memory(now, &pool, &mut woken);
-        assert_eq!(woken.len(), 1, "as soon as anything has come back");
+        waiting.on_memory(now, &pool);
+        assert_eq!(waiting.woken.len(), 1, "as soon as anything has come back");
         // Who found no block looks each time: others may have taken it before.
         let looks = looks_in_vain(&mut waiting, &pool, Lack::Blocks, 4_000);
         assert!(looks > 400, "{looks} looks in a second");

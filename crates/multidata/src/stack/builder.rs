@@ -479,7 +479,7 @@ impl StackBuilder {
             let desk = desks.as_ref().map(|it| it.desk(index));
             let mut core = Core::new(shard, ports, pool.clone(), desk);
             core.hears = false;
-            core.event_watch = Arc::clone(&event_watch);
+            core.waiting.event_watch = Arc::clone(&event_watch);
             if let Some(polling) = self.polling {
                 core.set_polling(polling);
             }

@@ -6,10 +6,11 @@
 
 use super::{LENT_LEN_BYTES_MAX, TcpStream, take_pieces};
 use crate::copy_in::{Copied, Layout};
+use crate::runtime::memory_turns::Lack;
 use crate::runtime::outside::lend;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
-use crate::runtime::waiting::{Interest, Lack};
+use crate::runtime::waiting::Interest;
 use crate::socket::Socket;
 use batch::{Block, Chunk};
 use bytes::Bytes;

@@ -108,7 +108,8 @@ fn who_waits_for_events_hears_that_the_stack_was_ended_until_it_has_a_device_aga
         let (squeue, ..) = squeue();
         // Its devices were told of before.
         squeue.once(|_, _| ());
-        let (place_of_task, id) = squeue.look(|core| (core.event_watch.place(), core.ports[0].id));
+        let (place_of_task, id) =
+            squeue.look(|core| (core.waiting.event_watch.place(), core.ports[0].id));
         let task = Arc::new(Counting::default());
         place_of_task.enter(Sleeper::Task(Waker::from(Arc::clone(&task))));
         squeue.once(|core, _| core.end());
