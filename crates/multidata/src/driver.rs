@@ -195,7 +195,7 @@ impl Driver {
             squeue.release(core);
             return Turn::Again;
         }
-        if core.is_unfinished || core.owed_frames() > 0 {
+        if core.pace.is_unfinished() || core.owed_frames() > 0 {
             squeue.release(core);
             return Turn::Again;
         }
@@ -268,7 +268,9 @@ impl Drop for Driver {
             core.has_driver = false;
             core.on_driver_back(before);
             // What was left to it, the worker does.
-            core.is_unfinished |= before == State::Yields;
+            if before == State::Yields {
+                core.pace.owe();
+            }
             squeue.release(core);
         }
         resume_unless_panicking(panic);

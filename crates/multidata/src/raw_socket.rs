@@ -167,7 +167,7 @@ impl RawSocket {
         }
         self.last_plan.set(core.shard.datagram_plan(id)?);
         layout.count(&mut core.counters, copied.len());
-        core.unpolled_bytes += copied.len();
+        core.pace.on_written(copied.len());
         Ok(copied.len())
     }
 

@@ -185,7 +185,7 @@ impl UdpSender<'_> {
     }
 
     fn on_queued(&self, core: &mut Core, len: usize) -> Result<(), SocketError> {
-        core.unpolled_bytes += len;
+        core.pace.on_written(len);
         // For the next one: asking before would take the lock twice.
         self.last_plan.set(core.shard.datagram_plan(self.socket.id)?);
         Ok(())

@@ -48,7 +48,7 @@ impl RawSocket {
                 let queued = &packets[sent..sent + count];
                 let len = queued.iter().map(|(_, it)| it.len()).sum();
                 layout.count(&mut core.counters, len);
-                core.unpolled_bytes += len;
+                core.pace.on_written(len);
                 sent += count;
             }
             self.last_plan.set(core.shard.datagram_plan(id)?);

@@ -140,7 +140,7 @@ impl Core {
         port.intake.take(receive);
         self.hand_up(now, index);
         // What the shard has to say to them is owed.
-        self.is_unfinished = true;
+        self.pace.owe();
     }
 
     /// The frames in the batch go in, as come by the device of interface `index`.

@@ -14,7 +14,9 @@
 
 use super::closing::Closing;
 use super::hand_over::{self, Desk, HandOver};
+use super::inhibition::Inhibition;
 use super::outside::Entered;
+use super::pace::Pace;
 use super::port::{Port, Task};
 use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
@@ -31,12 +33,8 @@ use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{BatchSizes, Discipline, Feedback, Mode, Polling, SoftRings, ThreadToken, Watch};
+use steering::{BatchSizes, Discipline, Mode, Polling, SoftRings, ThreadToken, Watch};
 use time::{Duration, Instant};
-
-/// A turn may have taken longer than its budget because the system ran others meanwhile, or nobody: so long are calls
-/// left alone at most.
-const REST_MAX: Duration = Duration::from_millis(4);
 
 /// Rounds of one turn, should the clock stand still; what ends a turn that finds no end is the
 /// discipline's [`Budget`](steering::Budget) of frames and time, asked after each round.
@@ -44,21 +42,6 @@ const ROUNDS_MAX: usize = 64;
 
 /// Batches handed to one device queue in one round.
 const BATCHES_MAX: usize = 16;
-
-/// A call that was answered polls the devices only when they were not polled for so long, nor for as long as the
-/// last turn took: where more comes than the budget of a turn can take in, reading takes turns with it. With a
-/// turn after each datagram read, a flood left 900 a second of 43,000.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(500);
-
-/// And when as much was written since: by then there are ACKs, and after each short write it would be a failing
-/// read with every packet. With 256 KiB, which saves reads, the wire and the plain TAP lost a quarter of their
-/// throughput: the window stood still meanwhile.
-pub(crate) const POLL_BYTES: usize = 16 << 10;
-
-/// What a turn left to the devices because its caller had enough is due after so long, for a worker that sleeps on the
-/// device. One that stands aside comes when its park ends, and is called no earlier: up to 20 ms later, and 5 ms more
-/// where a call was just made.
-const LEFT_MAX: Duration = Duration::from_millis(5);
 
 /// What the lock protects.
 pub(crate) struct Core {
@@ -73,8 +56,10 @@ pub(crate) struct Core {
     pub(super) discipline: Discipline,
     /// Application threads that wait for the device poll as well.
     pub(super) leader_polls: bool,
-    /// Tells the time within a turn; without one it stands still.
-    clock: Option<Box<dyn FnMut() -> Instant + Send>>,
+    /// When the next turn is due, and what is owed.
+    pub(crate) pace: Pace,
+    /// Whether anything is taken in, while readers do not keep up.
+    pub(super) inhibition: Inhibition,
     /// Frames that came since the worker asked last.
     pub(crate) arrived: usize,
     pub(crate) waiting: Waiting,
@@ -88,8 +73,6 @@ pub(crate) struct Core {
     pub(crate) driven: Option<Instant>,
     /// The thread of the loop, where it is awake and comes back behind the tasks it has woken.
     pub(crate) yielding: Option<ThreadToken>,
-    /// The last turn used up its budget.
-    pub(crate) is_unfinished: bool,
     /// All devices failed; the first one's sentence.
     pub(crate) failed: Option<DeviceError>,
     /// How many have.
@@ -110,17 +93,6 @@ pub(crate) struct Core {
     pub(super) pool: BlockPool,
     pub(super) receive: ReceiveBatch,
     transmit: Multidata,
-    /// When the next turn is due though calls can be answered without.
-    poll_at: Instant,
-    /// Whether anything is taken in, while readers do not keep up.
-    feedback: Feedback,
-    /// The last turn left what the devices have, and other squeues, because they did not.
-    pub(super) is_inhibited: bool,
-    /// One was, since the last turn.
-    has_answered: bool,
-    /// Bytes that were written to sockets since the devices were polled.
-    pub(crate) unpolled_bytes: usize,
-    retry: Option<Instant>,
 }
 
 impl Core {
@@ -136,7 +108,8 @@ impl Core {
             counters: RuntimeCounters::default(),
             discipline: Discipline::new(polling),
             leader_polls: false,
-            clock: None,
+            pace: Pace::default(),
+            inhibition: Inhibition::default(),
             arrived: 0,
             waiting: Waiting::default(),
             watch: Watch::default(),
@@ -144,7 +117,6 @@ impl Core {
             driven: None,
             yielding: None,
             application_ran: Instant::ZERO,
-            is_unfinished: false,
             failed: None,
             failures: 0,
             ended: None,
@@ -157,23 +129,12 @@ impl Core {
             pool,
             receive: ReceiveBatch::new(),
             transmit: Multidata::default(),
-            poll_at: Instant::ZERO,
-            feedback: Feedback::default(),
-            is_inhibited: false,
-            has_answered: false,
-            unpolled_bytes: 0,
-            retry: None,
         }
     }
 
     /// Has everybody who waits for the devices poll them like this: the worker and application threads.
     pub(crate) fn set_polling(&mut self, polling: Polling) {
         (self.discipline, self.leader_polls) = (Discipline::new(polling), true);
-    }
-
-    /// What tells the time within a turn.
-    pub(super) fn set_clock(&mut self, clock: impl FnMut() -> Instant + Send + 'static) {
-        self.clock = Some(Box::new(clock));
     }
 
     /// Runs the shard until nothing is left to move or the budget is used: what the devices received
@@ -191,21 +152,19 @@ impl Core {
     /// finds nothing; taken in now, it would be cold when it is copied out.
     pub(super) fn run_for(&mut self, now: Instant, wanted: Option<(SocketId, usize)>) {
         self.counters.squeue_runs += 1;
-        self.unpolled_bytes = 0;
-        (self.has_answered, self.retry, self.is_unfinished) = (false, None, true);
+        self.pace.begin_turn();
         let mut budget = self.discipline.budget(now);
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
             let before = (self.arrived, self.shed());
-            let (_, read) = self.shard.stream_bytes();
-            self.is_inhibited = self.feedback.inhibits(at, read, self.pool.streams_bound());
-            let received_more = !self.is_inhibited && self.receive_round(now);
+            let is_inhibited = self.inhibition.on_round(at, &self.shard, &self.pool);
+            let received_more = !is_inhibited && self.receive_round(now);
             let sends_more = self.send_round(now);
             if !(received_more || sends_more) {
-                self.is_unfinished = false;
+                self.pace.finish();
                 break;
             }
-            at = self.clock.as_mut().map_or(now, |clock| clock());
+            at = self.pace.time(now);
             let frames = self.arrived.saturating_sub(before.0);
             let shed = self.shed() - before.1;
             // Where most of what comes finds no room, who reads is to have its turn.
@@ -214,14 +173,13 @@ impl Core {
                 break;
             }
             if !sends_more && self.has_enough(wanted) {
-                self.is_unfinished = false;
-                self.retry = Instant::earliest(self.retry, Some(at + LEFT_MAX));
+                self.pace.leave_rest(at);
                 break;
             }
         }
-        self.poll_at = at + at.since(now).clamp(POLL_INTERVAL, REST_MAX);
-        self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
-        self.counters.squeue_runs_inhibited += u64::from(self.is_inhibited);
+        self.pace.end_turn(now, at);
+        self.counters.squeue_runs_unfinished += u64::from(self.pace.is_unfinished());
+        self.counters.squeue_runs_inhibited += u64::from(self.inhibition.is_on());
         self.take_events(now);
     }
 
@@ -245,16 +203,14 @@ impl Core {
 
     /// Whether what the last turn left waits for readers still.
     fn awaits_readers(&self) -> bool {
-        let (_, read) = self.shard.stream_bytes();
-        self.is_inhibited && self.feedback.awaits(read, self.pool.streams_bound())
+        self.inhibition.awaits_readers(&self.shard, &self.pool)
     }
 
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
     fn receive_round(&mut self, now: Instant) -> bool {
         let (came_before, _) = self.shard.stream_bytes();
         let has_more = self.fetch_round(now);
-        let (came, read) = self.shard.stream_bytes();
-        self.feedback.on_received(now, came - came_before, read, self.pool.streams_bound());
+        self.inhibition.on_received(now, came_before, &self.shard, &self.pool);
         has_more
     }
 
@@ -268,7 +224,7 @@ impl Core {
 
     /// What there is to send goes out by the devices and to the other squeues; says whether there is more.
     fn transmit_round(&mut self, now: Instant) -> bool {
-        let Self { shard, ports, desk, transmit, .. } = self;
+        let Self { shard, ports, desk, transmit, pace, .. } = self;
         let mut has_more = false;
         if shard.is_loopback_pending() {
             // No device need be left for it.
@@ -278,7 +234,7 @@ impl Core {
             let sent = catch_unwind(AssertUnwindSafe(|| send(shard, port, transmit, now)));
             match port.survived(Task::Send, sent) {
                 Sending::Done => {}
-                Sending::Full => self.retry = Instant::earliest(self.retry, Some(port.retry(now))),
+                Sending::Full => pace.retry_at(port.retry(now)),
                 Sending::Unfinished => has_more = true,
             }
         }
@@ -297,7 +253,7 @@ impl Core {
             receive.clear();
             self.discipline.on_drained(taken.frames);
             self.arrived += taken.frames;
-            self.poll_at = now;
+            self.pace.hurry(now);
         }
     }
 
@@ -307,29 +263,20 @@ impl Core {
         if self.is_left_to_loop() {
             return;
         }
-        if now >= self.poll_at || self.unpolled_bytes >= POLL_BYTES {
+        if self.pace.is_due(now) {
             return self.run(now);
         }
-        self.has_answered = true;
+        self.pace.on_answered();
         if self.shard.wants_transmit() || self.shard.is_loopback_pending() {
             if self.transmit_round(now) {
                 // What it left is no flood.
-                (self.is_unfinished, self.poll_at) = (true, now);
+                self.pace.owe();
+                self.pace.hurry(now);
             }
         } else if let Some(desk) = &mut self.desk {
             hand_over::pass_strays(desk, &mut self.shard);
         }
         self.take_events(now);
-    }
-
-    /// How long the rest of an unfinished turn is left alone where calls find their answers meanwhile, or somebody
-    /// waits for the lock: they have as much time as the turn took, and the devices shed what is too much.
-    pub(super) fn time_for_calls(&self, now: Instant, is_wanted: bool) -> Duration {
-        if self.is_unfinished && (is_wanted || self.has_answered) {
-            self.poll_at.since(now)
-        } else {
-            Duration::ZERO
-        }
     }
 
     /// Takes the shard's events and notes whom to wake.
@@ -427,12 +374,12 @@ impl Core {
 
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let retry = Instant::earliest(self.retry, self.waiting.deadline());
+        let retry = Instant::earliest(self.pace.retry(), self.waiting.deadline());
         let held = self.ports.iter().filter_map(|port| port.intake.deadline()).min();
         let retry = Instant::earliest(retry, held);
         // Readers that never come are not waited for, and once they have, what was left is due.
-        let left = if self.awaits_readers() { self.poll_at } else { Instant::ZERO };
-        let retry = Instant::earliest(retry, self.is_inhibited.then_some(left));
+        let left = if self.awaits_readers() { self.pace.poll_at() } else { Instant::ZERO };
+        let retry = Instant::earliest(retry, self.inhibition.is_on().then_some(left));
         if self.failed.is_some() {
             None
         } else {
@@ -551,7 +498,7 @@ impl Squeue {
         clock: Clock,
         others: Option<(usize, Arc<HandOver>)>,
     ) -> Self {
-        core.set_clock(move || clock.now());
+        core.pace.set_clock(move || clock.now());
         Self {
             waiters: Waiters::new(core.ports.iter().map(|port| port.queue.waiter())),
             others,

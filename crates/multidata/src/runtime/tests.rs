@@ -447,7 +447,7 @@ fn a_turn_for_a_lone_reader_ends_when_there_is_what_he_can_take() {
     reader.run_for(now, Some((from, 4_000)));
     let first = readable(&mut reader);
     assert!((4_000..9_000).contains(&first), "{first}");
-    assert!(!reader.is_unfinished, "nobody is called for the rest");
+    assert!(!reader.pace.is_unfinished(), "nobody is called for the rest");
     let deadline = reader.deadline().expect("somebody comes for it");
     assert!(deadline <= now + time::Duration::from_millis(5));
     reader.run(now);

@@ -21,7 +21,7 @@
 use super::hand_over::Desk;
 use super::memory_turns::Lack;
 use super::outside::{Entered, Within};
-use super::squeue::{Core, POLL_BYTES, Squeue, own_token};
+use super::squeue::{Core, Squeue, own_token};
 use super::waiter_slot::{Seen, WaiterSlot};
 use super::waiting::{Interest, Parker, Sleeper};
 use crate::error::{device_error, socket_error};
@@ -302,8 +302,8 @@ impl Squeue {
     ) -> Entered<'a> {
         // Who waits while the stack is being built waits for what comes.
         core.hears = true;
-        if core.is_unfinished || core.owed_frames() > 0 {
-            let rest = core.time_for_calls(self.clock.now(), self.is_wanted());
+        if core.pace.is_unfinished() || core.owed_frames() > 0 {
+            let rest = core.pace.time_for_calls(self.clock.now(), self.is_wanted());
             self.release(core);
             std::thread::sleep(rest);
             return self.lock();
@@ -349,7 +349,7 @@ impl Squeue {
     /// The waiter of the first interface, where nobody receives from its device any more, or not until readers have
     /// read; asked under the lock by who is to sleep there.
     pub(crate) fn left_first(&self, core: &Core) -> Option<Seen> {
-        let is_left = core.ports.first()?.failed.is_some() || core.is_inhibited;
+        let is_left = core.ports.first()?.failed.is_some() || core.inhibition.is_on();
         self.waiters.first().filter(|_| is_left).map(WaiterSlot::seen)
     }
 
@@ -444,8 +444,7 @@ impl Core {
     /// they send then leaves in one batch, and the devices are asked once instead of by each task: with 64 connections
     /// that ask for a byte each it takes a quarter less CPU. Only as long as it is little; more is not to wait.
     pub(crate) fn is_left_to_loop(&self) -> bool {
-        self.yielding.is_some_and(|thread| thread == own_token())
-            && self.unpolled_bytes < POLL_BYTES
+        self.yielding.is_some_and(|thread| thread == own_token()) && self.pace.has_little_unpolled()
     }
 
     /// Runs the shard, or leaves that to the event loop that the call comes from.
@@ -481,8 +480,8 @@ impl Core {
         let deadline = if self.watch.is_slept_for() { self.deadline() } else { None };
         let is_crowded = owed_frames >= OWED_FRAMES_CALL;
         let Calls { device, parked } = self.watch.settle(&Left {
-            is_pressing: self.is_unfinished || self.failed.is_some() || owed_frames > 0,
-            calls_worker: self.is_unfinished
+            is_pressing: self.pace.is_unfinished() || self.failed.is_some() || owed_frames > 0,
+            calls_worker: self.pace.is_unfinished()
                 || self.waiting.has_tasks()
                 || is_crowded
                 || rests_on_frames,

@@ -13,7 +13,8 @@
 
 use super::hand_over::Desk;
 use super::outside::Entered;
-use super::squeue::{Core, POLL_INTERVAL, Squeue};
+use super::pace::POLL_INTERVAL;
+use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
 use super::waiter_slot::WaiterSlot;
 use crate::affinity;
@@ -193,8 +194,8 @@ impl Squeue {
             }
             core.give_up_late_loop(now);
             core.watch.give_up_absent(now);
-            if core.is_unfinished {
-                let rest = core.time_for_calls(self.clock.now(), self.is_wanted());
+            if core.pace.is_unfinished() {
+                let rest = core.pace.time_for_calls(self.clock.now(), self.is_wanted());
                 core.watch.set_worker(Worker::Awake);
                 self.release(core);
                 if rest > Duration::ZERO {
@@ -251,7 +252,7 @@ impl Squeue {
             let mut core = self.lock();
             core.run(self.clock.now());
             let is_failed = core.ports.get(index).is_some_and(|port| port.failed.is_some());
-            let is_inhibited = core.is_inhibited;
+            let is_inhibited = core.inhibition.is_on();
             self.release(core);
             let rest = match (is_failed, is_inhibited) {
                 // Another device may come in its place.
@@ -282,7 +283,7 @@ impl Squeue {
             let look = if core.ports.len() > 1 { until.min(now + GRACE) } else { until };
             let wait = Instant::earliest(core.deadline(), Some(look));
             core.watch.set_worker(Worker::Waiting { until: wait });
-            let is_unfinished = core.is_unfinished || core.owed_frames() > 0;
+            let is_unfinished = core.pace.is_unfinished() || core.owed_frames() > 0;
             let left = self.left_first(&core);
             self.release(core);
             if let Some((index, others)) = &self.others
@@ -303,7 +304,8 @@ impl Squeue {
 impl Core {
     /// Whether there is something for a worker to do that was not called from the device.
     fn is_left_to_worker(&self, now: Instant) -> bool {
-        let is_left = self.is_unfinished && self.time_for_calls(now, false) == Duration::ZERO;
+        let is_left =
+            self.pace.is_unfinished() && self.pace.time_for_calls(now, false) == Duration::ZERO;
         is_left || self.is_loop_late(now) || self.owed_frames() > 0
     }
 

@@ -172,7 +172,7 @@ impl TcpStream {
             let len = plan.lent_room_bytes.min(bytes.len()).min(LENT_LEN_BYTES_MAX);
             let piece = lend(bytes.split_to(len));
             core.shard.tcp_append(now, socket.id, Chunk::whole(Block::from(piece)))?;
-            core.unpolled_bytes += len;
+            core.pace.on_written(len);
             core.counters.bytes_lent += len as u64;
             Ok(len)
         })
@@ -250,7 +250,7 @@ pub(super) fn append_fitting(
         }
         core.shard.tcp_append(now, id, piece)?;
         count += len;
-        core.unpolled_bytes += len;
+        core.pace.on_written(len);
     }
     if count == 0 { Err(SocketError::WouldBlock) } else { Ok(count) }
 }

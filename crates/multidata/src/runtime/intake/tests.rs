@@ -178,17 +178,17 @@ fn a_turn_ends_by_frames_or_by_time_and_what_is_left_is_owed() {
         let left = frames * (rounds + 2);
         let mut core = core(Flood { fetches: Arc::clone(&fetches), left }, 1, coalescing);
         let mut now = Instant::ZERO;
-        core.set_clock(move || {
+        core.pace.set_clock(move || {
             now += Duration::from_micros(round_us);
             now
         });
         core.run(Instant::ZERO);
         assert_eq!(fetches.load(Ordering::SeqCst), rounds, "{round_us} us, {frames} frames");
-        assert!(core.is_unfinished, "the rest is owed");
+        assert!(core.pace.is_unfinished(), "the rest is owed");
         assert_eq!(core.discipline.counters().squeue_inline_batches, rounds as u64);
         core.run(Instant::from_micros(1_000_000));
         assert_eq!(fetches.load(Ordering::SeqCst), rounds + 2);
-        assert!(!core.is_unfinished);
+        assert!(!core.pace.is_unfinished());
     }
 }
 
@@ -200,27 +200,27 @@ fn calls_that_find_their_answers_have_as_much_time_as_an_unfinished_turn_took() 
     let coalescing = Coalescing { count: 16, hold_off: Duration::ZERO, adaptive: false };
     let mut core = core(Flood { fetches: Arc::clone(&fetches), left: usize::MAX }, 1, coalescing);
     let mut now = Instant::ZERO;
-    core.set_clock(move || {
+    core.pace.set_clock(move || {
         now += Duration::from_micros(700);
         now
     });
     core.run(Instant::ZERO);
-    assert_eq!((fetched(), core.is_unfinished), (2, true), "it took 1,400 us");
+    assert_eq!((fetched(), core.pace.is_unfinished()), (2, true), "it took 1,400 us");
     let (at, us) = (Instant::from_micros, Duration::from_micros);
-    assert_eq!(core.time_for_calls(at(1_400), false), us(0), "nobody calls");
-    assert_eq!(core.time_for_calls(at(1_400), true), us(1_400), "somebody waits to");
+    assert_eq!(core.pace.time_for_calls(at(1_400), false), us(0), "nobody calls");
+    assert_eq!(core.pace.time_for_calls(at(1_400), true), us(1_400), "somebody waits to");
     for now in [1_400, 2_000, 2_799] {
         core.run_outgoing(at(now));
-        assert_eq!((fetched(), core.is_unfinished), (2, true), "at {now} us");
-        assert_eq!(core.time_for_calls(at(now), false), us(2_800 - now));
+        assert_eq!((fetched(), core.pace.is_unfinished()), (2, true), "at {now} us");
+        assert_eq!(core.pace.time_for_calls(at(now), false), us(2_800 - now));
     }
     core.run_outgoing(at(2_800));
     assert!(fetched() > 2, "a turn of its own");
     // The system ran nobody here for an hour, within the turn.
-    core.set_clock(|| Instant::from_micros(3_600_000_000));
+    core.pace.set_clock(|| Instant::from_micros(3_600_000_000));
     core.run(at(10_000));
-    assert!(core.is_unfinished);
-    assert_eq!(core.time_for_calls(at(3_600_000_000), true), us(4_000));
+    assert!(core.pace.is_unfinished());
+    assert_eq!(core.pace.time_for_calls(at(3_600_000_000), true), us(4_000));
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn what_is_held_goes_up_where_no_more_is_fetched_and_sets_no_deadline() {
                 let connecting = squeue
                     .once_of_all(&mut panic, |core, now| core.shard.tcp_connect(now, None, peer));
                 connecting.expect("a route");
-                squeue.look(|core| assert!(core.failed.is_some() && core.is_unfinished));
+                squeue.look(|core| assert!(core.failed.is_some() && core.pace.is_unfinished()));
             }
             "the stack is ended" => squeue.once_of_all(&mut panic, |core, _| core.end()),
             "it is replaced" => {
