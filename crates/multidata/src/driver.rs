@@ -201,7 +201,7 @@ impl Driver {
         }
         let watched = self.follow_device(&squeue);
         // Kept for a lone thread, the lead is taken all the same: who looks comes late for timers.
-        let until = if watched.is_none() || core.failed.is_some() || core.watch.is_led() {
+        let until = if watched.is_none() || core.devices.all_failed() || core.watch.is_led() {
             self.state = State::Looks;
             Some(now + LOOK)
         } else {

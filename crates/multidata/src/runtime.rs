@@ -6,10 +6,11 @@
 //! * [`pace`]: when the next turn is due;
 //! * [`inhibition`]: what is not taken in while readers do not keep up;
 //! * [`intake`]: how many frames come up by one call, and what holds them;
+//! * [`sending`]: what goes out, by the device queues and to other squeues;
 //! * [`hand_over`]: what one squeue received for another;
 //! * [`shared_queue`], [`shared_filter`]: what several squeues have one of;
 //! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
-//! * [`port`]: a device queue and the interface that stands on it;
+//! * [`devices`]: the device queues of a squeue, which come and go; [`port`]: a device queue and the interface that stands on it;
 //! * [`waiters`]: what the threads of a squeue sleep on; [`waiter_slot`]: the waiter of a device that can be replaced; [`removed_queue`]: what takes its place for good;
 //! * [`outside`]: what of the application's runs only where no lock is held;
 //! * [`waiting`]: parked threads and wakers, found by socket;
@@ -21,6 +22,7 @@
 
 pub(crate) mod closing;
 mod counting;
+pub(crate) mod devices;
 pub(crate) mod event_watch;
 pub(crate) mod hand_over;
 mod inhibition;
@@ -31,6 +33,7 @@ pub(crate) mod outside;
 pub(crate) mod pace;
 pub(crate) mod port;
 mod removed_queue;
+mod sending;
 pub(crate) mod shared_filter;
 pub(crate) mod shared_queue;
 pub(crate) mod squeue;

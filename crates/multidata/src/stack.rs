@@ -14,6 +14,7 @@ pub use watching::StackEvent;
 use crate::copy_in::{Copied, CopyIn, CopyObserver, Layout};
 use crate::counters::Counters;
 use crate::error::{device_error, socket_error};
+use crate::runtime::devices::Devices;
 use crate::runtime::event_watch::EventWatch;
 use crate::runtime::port::Port;
 use crate::runtime::squeue::{Core, Squeue};
@@ -75,7 +76,9 @@ fn status_of(squeue: &Squeue) -> Vec<InterfaceStatus> {
             trouble: port.queue.trouble(),
         })
     };
-    squeue.look(|core| core.ports.iter().filter_map(|port| status(&core.shard, port)).collect())
+    squeue.look(|core| {
+        core.devices.ports().iter().filter_map(|port| status(&core.shard, port)).collect()
+    })
 }
 
 /// What the handles of a stack and its sockets share; the last of them ends it.
@@ -202,7 +205,7 @@ impl Stack {
     /// There is no such interface.
     pub fn set_coalescing(&self, index: usize, coalescing: Coalescing) -> io::Result<()> {
         let outcome = self.runtime.squeues.everywhere(|core, _| {
-            let port = core.ports.get_mut(index).ok_or(SocketError::NoSuchInterface)?;
+            let port = core.devices.port_mut(index).ok_or(SocketError::NoSuchInterface)?;
             port.intake.set_coalescing(coalescing);
             Ok(())
         });
@@ -223,7 +226,7 @@ impl Stack {
         let squeue = self.runtime.squeues.iter().nth(queue);
         let squeue = squeue.ok_or(SocketError::NoSuchInterface).map_err(socket_error)?;
         let outcome = squeue.once(|core, _| {
-            let port = core.ports.get_mut(index).filter(|port| port.receives);
+            let port = core.devices.port_mut(index).filter(|port| port.receives);
             let port = port.ok_or(SocketError::NoSuchInterface)?;
             port.intake.set_coalescing(coalescing);
             Ok(())
@@ -276,7 +279,7 @@ impl Stack {
         call: impl Fn(&mut Shard, Instant, InterfaceId) -> Result<(), SocketError>,
     ) -> io::Result<()> {
         let outcome = self.runtime.squeues.everywhere(|core, now| {
-            let id = core.ports.get(index).map(|port| port.id);
+            let id = core.devices.port(index).map(|port| port.id);
             call(&mut core.shard, now, id.ok_or(SocketError::NoSuchInterface)?)
         });
         outcome.map_err(socket_error)
@@ -340,7 +343,7 @@ impl Stack {
         let mode_of =
             |capabilities: &Capabilities| wanted.unwrap_or_else(|| capabilities.mode_for(None));
         let check = |core: &mut Core| {
-            let capabilities = port_at(&mut core.ports, index)?.queue.capabilities();
+            let capabilities = port_at(&mut core.devices, index)?.queue.capabilities();
             let mode = mode_of(&capabilities);
             match capabilities.supports(mode) {
                 true => Ok(()),
@@ -350,8 +353,8 @@ impl Stack {
             }
         };
         self.runtime.squeues.everywhere_if(check, |core, _| {
-            let Core { shard, ports, .. } = core;
-            let port = port_at(ports, index)?;
+            let Core { shard, devices, .. } = core;
+            let port = port_at(devices, index)?;
             let mode = mode_of(&port.queue.capabilities());
             port.queue.set_mode(mode).map_err(io::Error::from)?;
             port.mode = mode;
@@ -369,14 +372,14 @@ impl Stack {
     /// There is no such interface, or its device failed at it.
     pub fn set_multidata_outbound(&self, index: Option<usize>, on: bool) -> io::Result<()> {
         self.runtime.squeues.everywhere(|core, _| {
-            let Core { shard, ports, .. } = core;
-            let id = match index.map(|index| ports.get(index)) {
+            let Core { shard, devices, .. } = core;
+            let id = match index.map(|index| devices.port(index)) {
                 Some(None) => return Err(socket_error(SocketError::NoSuchInterface)),
                 Some(Some(port)) => Some(port.id),
                 None => None,
             };
             shard.set_multidata_outbound(id, on);
-            ports.iter_mut().for_each(|port| port.follow_mode(shard));
+            devices.ports_mut().iter_mut().for_each(|port| port.follow_mode(shard));
             Ok(())
         })
     }
@@ -477,7 +480,7 @@ impl Stack {
 
     /// Which interface has the index now, or had it last.
     fn interface_id(&self, index: usize) -> Option<InterfaceId> {
-        self.squeue(0).look(|core| core.ports.get(index).map(|port| port.id))
+        self.squeue(0).look(|core| core.devices.port(index).map(|port| port.id))
     }
 
     /// Removes this interface, and never another one that has its index by now.
@@ -535,10 +538,10 @@ impl Stack {
     pub fn set_mtu(&self, index: usize, mtu_bytes: usize) -> io::Result<()> {
         // The first squeue claims addresses, so it has them as soon as any has.
         let has_ipv6 =
-            self.squeue(0).look(|core| core.ports.get(index).map(|it| core.has_ipv6(it)));
+            self.squeue(0).look(|core| core.devices.port(index).map(|it| core.has_ipv6(it)));
         let least = mtu_min_bytes(has_ipv6.unwrap_or(false));
         let check = |core: &mut Core| {
-            let most = port_at(&mut core.ports, index)?.queue.capabilities().mtu_bytes;
+            let most = port_at(&mut core.devices, index)?.queue.capabilities().mtu_bytes;
             match (least..=most).contains(&mtu_bytes) {
                 true => Ok(()),
                 false => {
@@ -547,7 +550,7 @@ impl Stack {
             }
         };
         self.runtime.squeues.everywhere_if(check, |core, now| {
-            let id = port_at(&mut core.ports, index)?.id;
+            let id = port_at(&mut core.devices, index)?.id;
             core.shard.set_mtu(now, id, mtu_bytes);
             Ok(())
         })
@@ -682,7 +685,7 @@ impl Stack {
             squeue.once_of_all(&mut panic, |core, now| core.shard.tcp_abort_all(now));
             // A device that panics again takes nothing.
             let mut again = None;
-            while squeue.look(|core| core.failed.is_none() && core.shard.wants_transmit())
+            while squeue.look(|core| !core.devices.all_failed() && core.shard.wants_transmit())
                 && again.is_none()
                 && std::time::Instant::now() < until
             {
@@ -733,6 +736,6 @@ fn invalid(message: String) -> io::Error {
 }
 
 /// The device of interface `index`.
-fn port_at(ports: &mut [Port], index: usize) -> io::Result<&mut Port> {
-    ports.get_mut(index).ok_or_else(|| socket_error(SocketError::NoSuchInterface))
+fn port_at(devices: &mut Devices, index: usize) -> io::Result<&mut Port> {
+    devices.port_mut(index).ok_or_else(|| socket_error(SocketError::NoSuchInterface))
 }

@@ -422,6 +422,6 @@ fn first_of(address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
 
 fn interface_id(core: &Core, index: Option<usize>) -> Result<Option<InterfaceId>, SocketError> {
     let Some(index) = index else { return Ok(None) };
-    let port = core.ports.get(index).ok_or(SocketError::NoSuchInterface)?;
+    let port = core.devices.port(index).ok_or(SocketError::NoSuchInterface)?;
     Ok(Some(port.id))
 }

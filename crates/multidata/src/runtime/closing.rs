@@ -72,7 +72,7 @@ impl Core {
     pub(crate) fn stranded(&self) -> Option<&DeviceError> {
         let closed = self.closing.iter().find_map(|id| self.failure_of(Some(id)));
         let waits = |port: &&Port| port.failed.is_some() && self.shard.has_messages(port.id);
-        closed.or_else(|| self.ports.iter().find(waits)?.failed.as_ref())
+        closed.or_else(|| self.devices.ports().iter().find(waits)?.failed.as_ref())
     }
 
     /// Closed connections with something left to deliver.

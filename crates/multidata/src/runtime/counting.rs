@@ -8,19 +8,16 @@ impl Squeue {
     /// Everything that was counted here; of the pool nothing.
     pub(crate) fn counters(&self) -> Counters {
         self.look(|core| {
+            let (device, receive) = core.devices.counted();
             let mut sum = Counters {
                 stack: core.shard.counters(),
                 runtime: core.counters,
                 squeue: *core.discipline.batch_sizes(),
                 trains: core.shard.train_sizes(),
-                device: core.past_devices,
-                receive: core.past_batches,
+                device,
+                receive,
                 ..Counters::default()
             };
-            for port in &core.ports {
-                sum.device.merge(&port.queue.counters());
-                sum.receive.merge(&port.intake.sizes());
-            }
             let waiters_panicked = self.waiters.panics();
             let wakers_panicked = self.wakers_panicked.load(Ordering::Relaxed);
             sum.runtime.wakers_panicked = wakers_panicked + waiters_panicked;

@@ -102,27 +102,24 @@ impl Intake {
 impl Core {
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
     pub(super) fn fetch_round(&mut self, now: Instant) -> bool {
-        let Self { shard, ports, desk, receive, discipline, .. } = self;
+        let Self { shard, devices, desk, receive, discipline, .. } = self;
         // Before the devices are asked, which may have no blocks to receive into.
         let mut has_more = shard.relieve_pool();
         // Before the devices are asked, so that frames of a flow that came by another squeue's
         // ring stay before those that come by its own now.
         if let Some(desk) = desk {
-            let taken = hand_over::take_in(desk, shard, now, ports, receive);
+            let taken = hand_over::take_in(desk, shard, now, devices.ports(), receive);
             discipline.on_drained(taken.frames);
             self.arrived += taken.frames;
             has_more |= taken.more;
         }
-        for index in 0..self.ports.len() {
-            let Self { ports, pool, receive, .. } = self;
-            let port = &mut ports[index];
-            if !self.hears || port.failed.is_some() {
-                continue;
-            }
+        for index in 0..self.devices.ports().len() {
+            let Self { devices, pool, receive, .. } = self;
+            let Some(port) = devices.heard(index) else { continue };
             receive.clear();
             let fetched = port.intake.fetch(now, &mut *port.queue, pool, receive);
             self.hand_up(now, index);
-            let port = &mut self.ports[index];
+            let port = &mut self.devices.ports_mut()[index];
             let Received { more, failed, .. } = port.survived(Task::Receive, fetched);
             has_more |= more;
             port.failed = failed;
@@ -132,8 +129,9 @@ impl Core {
 
     /// What is held of the frames of interface `index` goes in, where its device is not asked for others any more.
     pub(super) fn hand_up_held(&mut self, now: Instant, index: usize) {
-        let Self { ports, receive, .. } = self;
-        let Some(port) = ports.get_mut(index).filter(|port| !port.intake.held.is_empty()) else {
+        let Self { devices, receive, .. } = self;
+        let port = devices.port_mut(index);
+        let Some(port) = port.filter(|port| !port.intake.held.is_empty()) else {
             return;
         };
         receive.clear();
@@ -145,8 +143,8 @@ impl Core {
 
     /// The frames in the batch go in, as come by the device of interface `index`.
     fn hand_up(&mut self, now: Instant, index: usize) {
-        let Self { shard, ports, desk, receive, discipline, .. } = self;
-        let port = &ports[index];
+        let Self { shard, devices, desk, receive, discipline, .. } = self;
+        let port = &devices.ports()[index];
         self.arrived += receive.len();
         match desk {
             _ if receive.is_empty() => {}

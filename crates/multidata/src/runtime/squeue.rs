@@ -13,42 +13,33 @@
 //!   [`Core::waiting`], to be woken when the lock is released.
 
 use super::closing::Closing;
+use super::devices::Devices;
 use super::hand_over::{self, Desk, HandOver};
 use super::inhibition::Inhibition;
 use super::outside::Entered;
 use super::pace::Pace;
-use super::port::{Port, Task};
-use super::removed_queue::RemovedQueue;
-use super::shared_queue::Place;
-use super::turn::{Panic, ask_keeping};
-use super::waiter_slot::{Replaced, WaiterSlot};
+use super::port::Port;
+use super::waiter_slot::WaiterSlot;
 use super::waiters::Waiters;
 use super::waiting::{Parker, Waiting};
 use super::{Clock, RuntimeCounters};
 use ::counters::DropReason;
 use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{DeviceCounters, DeviceError, Queue, Room, Stop, TransmitMode, Transmitted, Waiter};
-use stack::{InterfaceId, Shard, SocketError, SocketId};
-use std::io::{self, ErrorKind};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use device::Waiter;
+use stack::{Shard, SocketId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{BatchSizes, Discipline, Mode, Polling, SoftRings, ThreadToken, Watch};
+use steering::{Discipline, Mode, Polling, ThreadToken, Watch};
 use time::{Duration, Instant};
 
 /// Rounds of one turn, should the clock stand still; what ends a turn that finds no end is the
 /// discipline's [`Budget`](steering::Budget) of frames and time, asked after each round.
 const ROUNDS_MAX: usize = 64;
 
-/// Batches handed to one device queue in one round.
-const BATCHES_MAX: usize = 16;
-
 /// What the lock protects.
 pub(crate) struct Core {
     pub(crate) shard: Shard,
-    pub(crate) ports: Vec<Port>,
-    /// Whether frames are taken from the devices: not while what is there from the start is being bound.
-    pub(crate) hears: bool,
+    pub(crate) devices: Devices,
     /// Where frames are handed to other squeues and taken from them, where there are others.
     pub(super) desk: Option<Desk>,
     pub(crate) counters: RuntimeCounters,
@@ -73,15 +64,6 @@ pub(crate) struct Core {
     pub(crate) driven: Option<Instant>,
     /// The thread of the loop, where it is awake and comes back behind the tasks it has woken.
     pub(crate) yielding: Option<ThreadToken>,
-    /// All devices failed; the first one's sentence.
-    pub(crate) failed: Option<DeviceError>,
-    /// How many have.
-    failures: usize,
-    /// The stack was ended ([`Core::end`]), and has had no other device since.
-    pub(crate) ended: Option<DeviceError>,
-    /// What devices have done that were replaced, or removed and had their place taken.
-    pub(super) past_devices: DeviceCounters,
-    pub(super) past_batches: BatchSizes,
     /// How often the pool had run low when the others were told last.
     pressures: u64,
     /// The other squeues are to look again when the lock is released: a device failed, or the pool that all
@@ -92,7 +74,7 @@ pub(crate) struct Core {
     pub(super) closing: Closing,
     pub(super) pool: BlockPool,
     pub(super) receive: ReceiveBatch,
-    transmit: Multidata,
+    pub(super) transmit: Multidata,
 }
 
 impl Core {
@@ -102,8 +84,7 @@ impl Core {
         let polling = if has_others { Polling::ADAPTIVE } else { Polling::Off };
         Self {
             shard,
-            ports,
-            hears: true,
+            devices: Devices::new(ports),
             desk,
             counters: RuntimeCounters::default(),
             discipline: Discipline::new(polling),
@@ -117,11 +98,6 @@ impl Core {
             driven: None,
             yielding: None,
             application_ran: Instant::ZERO,
-            failed: None,
-            failures: 0,
-            ended: None,
-            past_devices: DeviceCounters::default(),
-            past_batches: BatchSizes::default(),
             pressures: 0,
             concerns_all: false,
             stopping: None,
@@ -214,42 +190,11 @@ impl Core {
         has_more
     }
 
-    /// Timers that are due fire, and what there is to send goes out; says whether there is more.
-    fn send_round(&mut self, now: Instant) -> bool {
-        if self.shard.poll_timeout().is_some_and(|due| due <= now) {
-            self.shard.on_timeout(now);
-        }
-        self.transmit_round(now)
-    }
-
-    /// What there is to send goes out by the devices and to the other squeues; says whether there is more.
-    fn transmit_round(&mut self, now: Instant) -> bool {
-        let Self { shard, ports, desk, transmit, pace, .. } = self;
-        let mut has_more = false;
-        if shard.is_loopback_pending() {
-            // No device need be left for it.
-            shard.poll_transmit(now, InterfaceId::LOOPBACK, Room::UNBOUNDED, transmit);
-        }
-        for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
-            let sent = catch_unwind(AssertUnwindSafe(|| send(shard, port, transmit, now)));
-            match port.survived(Task::Send, sent) {
-                Sending::Done => {}
-                Sending::Full => pace.retry_at(port.retry(now)),
-                Sending::Unfinished => has_more = true,
-            }
-        }
-        has_more |= shard.is_loopback_pending() | shard.take_copies_queued();
-        if let Some(desk) = desk {
-            hand_over::pass_strays(desk, shard);
-        }
-        has_more
-    }
-
     /// Takes in what waits from other squeues; what follows from it is done by the next [`Core::run`], which is due.
     pub(super) fn take_in(&mut self, now: Instant) {
-        let Self { shard, ports, desk, receive, .. } = self;
+        let Self { shard, devices, desk, receive, .. } = self;
         if let Some(desk) = desk.as_mut().filter(|desk| desk.depth() > 0) {
-            let taken = hand_over::take_in(desk, shard, now, ports, receive);
+            let taken = hand_over::take_in(desk, shard, now, devices.ports(), receive);
             receive.clear();
             self.discipline.on_drained(taken.frames);
             self.arrived += taken.frames;
@@ -297,51 +242,6 @@ impl Core {
         self.counters.sleepers_visited += self.waiting.take_visited();
     }
 
-    /// Tells what the devices have met. Those who wait for a device that failed are woken: where others
-    /// are left, it concerns the connections by this one.
-    fn look_at_devices(&mut self, now: Instant) {
-        let mut failures = 0;
-        for index in 0..self.ports.len() {
-            let port = &mut self.ports[index];
-            port.tell(&mut self.shard, now);
-            if port.failed.is_some() {
-                failures += 1;
-                self.hand_up_held(now, index);
-            }
-        }
-        if failures == self.failures {
-            return;
-        }
-        (self.failures, self.concerns_all) = (failures, true);
-        let first = self.ports.iter().find_map(|port| port.failed.clone());
-        self.failed = first.filter(|_| failures == self.ports.len());
-        self.watch.on_failure();
-        self.waiting.wake_all();
-    }
-
-    /// Why a call on this socket, or on none, is in vain: all devices have failed, or the one that the
-    /// connection leaves by.
-    pub(crate) fn failure_of(&self, socket: Option<SocketId>) -> Option<&DeviceError> {
-        if self.failed.is_some() || self.failures == 0 {
-            return self.failed.as_ref();
-        }
-        let id = self.shard.tcp_interface(socket?)?;
-        self.ports.iter().find(|port| port.id == id)?.failed.as_ref()
-    }
-
-    /// Nothing is sent or received from now on, and every call fails, those that wait included.
-    pub(crate) fn end(&mut self) {
-        let message = "the stack was ended by Stack::abort";
-        let ended = DeviceError::new(ErrorKind::NetworkDown, message);
-        for port in &mut self.ports {
-            port.failed.get_or_insert_with(|| ended.clone());
-            // It is no event of the interface.
-            port.told.failed = true;
-        }
-        self.ended = Some(ended);
-        self.waiting.on_interface_event();
-    }
-
     /// Wakes everybody who waits for a socket: a call of this side changed what they wait for.
     pub(crate) fn wake_socket(&mut self, socket: SocketId) {
         self.waiting.forget(socket);
@@ -351,7 +251,7 @@ impl Core {
     /// Frames that other squeues received for this one and that wait, but for those that wait for readers.
     pub(crate) fn owed_frames(&self) -> usize {
         // Where all devices failed there is no deadline, and nobody would come for them.
-        let awaits_readers = self.failed.is_none() && self.awaits_readers();
+        let awaits_readers = !self.devices.all_failed() && self.awaits_readers();
         self.desk.as_ref().filter(|_| !awaits_readers).map_or(0, Desk::depth)
     }
 
@@ -367,84 +267,19 @@ impl Core {
         self.pool.left_to_share_bytes()
     }
 
-    /// Whether an interface has an IPv6 address, or asks for one.
-    pub(crate) fn has_ipv6(&self, port: &Port) -> bool {
-        self.shard.addresses(port.id).iter().any(|status| status.cidr.address().is_ipv6())
-    }
-
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let retry = Instant::earliest(self.pace.retry(), self.waiting.deadline());
-        let held = self.ports.iter().filter_map(|port| port.intake.deadline()).min();
-        let retry = Instant::earliest(retry, held);
+        let retry = Instant::earliest(retry, self.devices.deadline());
         // Readers that never come are not waited for, and once they have, what was left is due.
         let left = if self.awaits_readers() { self.pace.poll_at() } else { Instant::ZERO };
         let retry = Instant::earliest(retry, self.inhibition.is_on().then_some(left));
-        if self.failed.is_some() {
+        if self.devices.all_failed() {
             None
         } else {
             Instant::earliest(self.shard.poll_timeout(), retry)
         }
     }
-}
-
-/// Why [`send`] ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sending {
-    /// Nothing more to send.
-    Done,
-    /// The device has no room, or what it took does not go on by itself.
-    Full,
-    /// The budget was used up.
-    Unfinished,
-}
-
-/// Hands one device whatever the shard has to send: build, offer, commit what was taken.
-fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant) -> Sending {
-    port.queue.reclaim();
-    // One that only takes back what it said has no room, as far as can be told.
-    let mut sending = Sending::Full;
-    for _ in 0..BATCHES_MAX {
-        // A full device is offered one packet all the same: only who was told `Full` is woken when
-        // there is room again.
-        let Room { packets, bytes } = port.queue.room();
-        let room = Room { packets: packets.max(1), bytes: bytes.max(port.frame_len_max) };
-        if shard.poll_transmit(now, port.id, room, batch) == 0 {
-            sending = if port.queue.is_stalled() { Sending::Full } else { Sending::Done };
-            break;
-        }
-        let transmitted = catch_unwind(AssertUnwindSafe(|| port.queue.transmit(batch)));
-        let transmitted = transmitted.unwrap_or_else(|panic| {
-            // The shard must hear of each batch it made, or forgets those that it is of.
-            let none = Transmitted { taken: 0, stopped: Some(Stop::Full) };
-            shard.on_transmitted(now, port.id, &none);
-            resume_unwind(panic)
-        });
-        shard.on_transmitted(now, port.id, &transmitted);
-        if transmitted.taken > 0 || transmitted.stopped == Some(Stop::Refused) {
-            port.on_taken();
-            sending = Sending::Unfinished;
-        }
-        match transmitted.stopped {
-            None | Some(Stop::Refused) => {}
-            Some(Stop::Full) => {
-                sending = Sending::Full;
-                break;
-            }
-            Some(Stop::Revoked) => port.on_revoked(shard),
-            Some(Stop::Failed(error)) => {
-                port.failed = Some(error);
-                // The shard has heard of it.
-                port.told.failed = true;
-            }
-        }
-        if port.failed.is_some() {
-            sending = Sending::Done;
-            break;
-        }
-    }
-    batch.clear();
-    sending
 }
 
 thread_local! {
@@ -500,7 +335,7 @@ impl Squeue {
     ) -> Self {
         core.pace.set_clock(move || clock.now());
         Self {
-            waiters: Waiters::new(core.ports.iter().map(|port| port.queue.waiter())),
+            waiters: Waiters::new(core.devices.ports().iter().map(|port| port.queue.waiter())),
             others,
             core: Mutex::new(core),
             wanting: AtomicUsize::new(0),
@@ -564,128 +399,6 @@ impl Squeue {
     /// threads look instead. To be made before the lock is taken.
     pub(crate) fn alarm(&self) -> Alarm<'_> {
         Alarm { squeue: self, was_panicking: std::thread::panicking() }
-    }
-
-    /// Puts another device in the place of that of interface `id`, and runs it. Threads
-    /// that sleep on the old one have left when [`Replaced::empty`] returns. Where the interface was removed
-    /// meanwhile, the device is handed back.
-    pub(crate) fn replace(
-        &self,
-        id: InterfaceId,
-        place: Place,
-        wanted: Option<TransmitMode>,
-        panic: &mut Option<Panic>,
-    ) -> Result<Replaced, Place> {
-        let waiter = place.queue.waiter();
-        let mut of_old = None;
-        let replaced = self.once_of_all(panic, |core, now| {
-            // Another interface may have its index by now.
-            let index = core.ports.iter().position(|port| port.id == id);
-            let Some(index) = index.filter(|_| core.shard.has_interface(id)) else {
-                return Err(place);
-            };
-            core.hand_up_held(now, index);
-            let Core { shard, ports, failures, past_devices, ended, .. } = core;
-            past_devices.merge(&ask_keeping(&mut of_old, || ports[index].queue.counters()));
-            // Counted afresh by the turn that follows.
-            (*failures, *ended) = (usize::MAX, None);
-            let old = ports[index].replace(shard, now, place, wanted);
-            // Under the lock: who decides to sleep finds the new one.
-            Ok(self.waiters.replace(index, waiter, old))
-        });
-        *panic = panic.take().or(of_old);
-        replaced
-    }
-
-    /// Removes interface `id`, and what it stood on, which is handed out as by [`Squeue::replace`].
-    pub(crate) fn remove(
-        &self,
-        id: InterfaceId,
-        panic: &mut Option<Panic>,
-    ) -> Result<Replaced, SocketError> {
-        let mut of_old = None;
-        let removed = self.once_of_all(panic, |core, now| {
-            let index = core.ports.iter().position(|port| port.id == id);
-            let index = index.ok_or(SocketError::NoSuchInterface)?;
-            core.hand_up_held(now, index);
-            let port = &mut core.ports[index];
-            let status = core.shard.transmit_status(id).ok_or(SocketError::NoSuchInterface)?;
-            core.shard.remove_interface(now, id)?;
-            let counters = ask_keeping(&mut of_old, || port.queue.counters());
-            let left = RemovedQueue::new(status.capabilities, counters);
-            let waiter = left.waiter();
-            let old = port.remove(left);
-            Ok(self.waiters.remove(index, waiter, old))
-        });
-        *panic = panic.take().or(of_old);
-        removed
-    }
-
-    /// Adds the interface that `add` makes in the shard, in the place of one that was removed or behind all others;
-    /// says what was in its place.
-    ///
-    /// # Errors
-    /// What `add` says.
-    pub(crate) fn add(
-        &self,
-        add: impl FnOnce(&mut Shard, Instant) -> io::Result<Port>,
-        panic: &mut Option<Panic>,
-    ) -> io::Result<Option<Replaced>> {
-        self.once_of_all(panic, |core, now| {
-            let port = add(&mut core.shard, now)?;
-            let index = port.id.index().unwrap_or_default();
-            let waiter = port.queue.waiter();
-            if let (Some(desk), Some(old)) = (&mut core.desk, core.ports.get(index)) {
-                // They are of the one that was removed, and not of this.
-                let shard = &mut core.shard;
-                desk.take_frames(index, &mut core.receive, |frames| {
-                    shard.on_receive(now, old.id, frames);
-                });
-            }
-            // Somebody works again.
-            core.failed = core.failed.take().filter(|_| port.failed.is_some());
-            core.ended = None;
-            let replaced = match core.ports.get_mut(index) {
-                Some(place) => {
-                    let old = core::mem::replace(place, port);
-                    // Counted afresh by the turn that follows: no turn may have counted it before.
-                    core.failures = usize::MAX;
-                    core.past_devices.merge(&old.queue.counters());
-                    core.past_batches.merge(&old.intake.sizes());
-                    self.waiters.put(index, waiter, Some(old.queue))
-                }
-                None => {
-                    core.ports.push(port);
-                    self.waiters.put(index, waiter, None)
-                }
-            };
-            core.shard.reroute_all(now);
-            Ok(replaced)
-        })
-    }
-
-    /// Soft rings for one more interface, where something lies between the devices and the shards: also where this is
-    /// the only squeue and has soft rings of its own.
-    pub(crate) fn more_soft_rings(&self) -> Option<Arc<SoftRings>> {
-        self.look(|core| core.desk.as_ref().map(|desk| desk.exchange().more_soft_rings()))
-    }
-
-    /// Interface `index` is about to be added everywhere, with these soft rings. It may have been before, in vain.
-    pub(crate) fn learn_of_interface(&self, index: usize, rings: &Arc<SoftRings>) {
-        self.look(|core| {
-            if let Some(desk) = core.desk.as_mut().filter(|it| it.interfaces() <= index) {
-                desk.add_interface(rings);
-            }
-        });
-    }
-
-    /// The number that the next interface will have, and how many there are, with those that were removed.
-    pub(crate) fn next_index(&self) -> (usize, usize) {
-        self.look(|core| {
-            let is_free = |port: &Port| !core.shard.has_interface(port.id);
-            let count = core.ports.len();
-            (core.ports.iter().position(is_free).unwrap_or(count), count)
-        })
     }
 
     /// Tells all threads of the runtime that the stack's last handle is gone.

@@ -505,7 +505,7 @@ fn who_sleeps_is_woken_by_the_device_in_the_place_of_one_that_panics() {
     device.is_ruined.store(true, Ordering::SeqCst);
     let new = Arc::new(Silent::default());
     let place = Place { queue: Box::new(SilentQueue(Arc::clone(&new))), receives: true };
-    let id = squeue.look(|core| core.ports[0].id);
+    let id = squeue.look(|core| core.devices.ports()[0].id);
     let mut panic = None;
     let replaced = squeue.replace(id, place, None, &mut panic);
     drop(replaced.ok().expect("the interface is there").empty(&mut None));

@@ -301,7 +301,7 @@ impl Squeue {
         now: Instant,
     ) -> Entered<'a> {
         // Who waits while the stack is being built waits for what comes.
-        core.hears = true;
+        core.devices.set_hears(true);
         if core.pace.is_unfinished() || core.owed_frames() > 0 {
             let rest = core.pace.time_for_calls(self.clock.now(), self.is_wanted());
             self.release(core);
@@ -349,7 +349,7 @@ impl Squeue {
     /// The waiter of the first interface, where nobody receives from its device any more, or not until readers have
     /// read; asked under the lock by who is to sleep there.
     pub(crate) fn left_first(&self, core: &Core) -> Option<Seen> {
-        let is_left = core.ports.first()?.failed.is_some() || core.inhibition.is_on();
+        let is_left = core.devices.port(0)?.failed.is_some() || core.inhibition.is_on();
         self.waiters.first().filter(|_| is_left).map(WaiterSlot::seen)
     }
 
@@ -476,11 +476,11 @@ impl Core {
         }
         let owed_frames = self.owed_frames();
         // A worker whose devices have all failed does not look again by itself.
-        let rests_on_frames = self.failed.is_some() && owed_frames > 0;
+        let rests_on_frames = self.devices.all_failed() && owed_frames > 0;
         let deadline = if self.watch.is_slept_for() { self.deadline() } else { None };
         let is_crowded = owed_frames >= OWED_FRAMES_CALL;
         let Calls { device, parked } = self.watch.settle(&Left {
-            is_pressing: self.pace.is_unfinished() || self.failed.is_some() || owed_frames > 0,
+            is_pressing: self.pace.is_unfinished() || self.devices.all_failed() || owed_frames > 0,
             calls_worker: self.pace.is_unfinished()
                 || self.waiting.has_tasks()
                 || is_crowded

@@ -66,7 +66,7 @@ impl Threads {
         for (number, squeue) in squeues.iter().enumerate() {
             let cpu = squeues.cpu(number);
             let receives: Vec<bool> =
-                squeue.look(|core| core.ports.iter().map(|port| port.receives).collect());
+                squeue.look(|core| core.devices.ports().iter().map(|port| port.receives).collect());
             for (index, receives) in receives.into_iter().enumerate() {
                 let added = match index {
                     0 => threads.add(squeue, number, None, cpu),
@@ -206,7 +206,7 @@ impl Squeue {
             } else if core.stands_aside(now) {
                 aside = core.aside_after(aside, grace, application_ran);
                 application_ran = core.application_ran;
-                let is_well = core.failed.is_none();
+                let is_well = !core.devices.all_failed();
                 // All devices failed: there is nothing to do until somebody brings one ([`Squeue::once_of_all`]).
                 let may_wait = !is_well && !core.watch.is_led();
                 let rests = is_well && aside > ASIDE_MAX;
@@ -251,7 +251,7 @@ impl Squeue {
             let seen = slot.seen();
             let mut core = self.lock();
             core.run(self.clock.now());
-            let is_failed = core.ports.get(index).is_some_and(|port| port.failed.is_some());
+            let is_failed = core.devices.port(index).is_some_and(|port| port.failed.is_some());
             let is_inhibited = core.inhibition.is_on();
             self.release(core);
             let rest = match (is_failed, is_inhibited) {
@@ -275,12 +275,12 @@ impl Squeue {
             let mut core = self.lock();
             let now = self.clock.now();
             core.run(now);
-            is_delivered |= core.failed.is_some() || core.is_flushed();
+            is_delivered |= core.devices.all_failed() || core.is_flushed();
             if now >= until || (is_delivered && self.others.is_none()) {
                 return self.release(core);
             }
             // The watchers are gone: further interfaces are looked at every few milliseconds.
-            let look = if core.ports.len() > 1 { until.min(now + GRACE) } else { until };
+            let look = if core.devices.ports().len() > 1 { until.min(now + GRACE) } else { until };
             let wait = Instant::earliest(core.deadline(), Some(look));
             core.watch.set_worker(Worker::Waiting { until: wait });
             let is_unfinished = core.pace.is_unfinished() || core.owed_frames() > 0;
@@ -332,7 +332,7 @@ impl Core {
             (false, _) => return grace.min(active_max),
             (true, false) => active_max,
             // Who leaves failed devices does not call it.
-            (true, true) if self.failed.is_some() => ASIDE_MAX,
+            (true, true) if self.devices.all_failed() => ASIDE_MAX,
             (true, true) => REST_MAX,
         };
         most.min(aside * 2)
@@ -343,6 +343,6 @@ impl Core {
         let has_others = self.desk.as_ref().is_some_and(Desk::has_others);
         let grace = if has_others { SHARED_GRACE } else { GRACE };
         let is_recent = now.since(self.application_ran) < grace && !self.waiting.has_tasks();
-        self.watch.is_led() || is_recent || self.failed.is_some()
+        self.watch.is_led() || is_recent || self.devices.all_failed()
     }
 }

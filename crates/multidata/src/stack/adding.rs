@@ -97,7 +97,7 @@ impl Stack {
                 // All that a shard may refuse is checked, and the squeues are equal in it.
                 left.extend(all[number].add(add, panic)?);
             }
-            Ok((index, all[0].look(|core| core.ports[index].id)))
+            Ok((index, all[0].look(|core| core.devices.ports()[index].id)))
         })
     }
 
@@ -111,7 +111,7 @@ impl Stack {
         let Some(threads) = threads.as_mut() else { return Ok(()) };
         for (number, squeue) in squeues.iter().enumerate() {
             let receives =
-                squeue.look(|core| core.ports.get(index).is_some_and(|port| port.receives));
+                squeue.look(|core| core.devices.port(index).is_some_and(|port| port.receives));
             if receives {
                 threads.watch(squeue, number, index, squeues.cpu(number))?;
             }

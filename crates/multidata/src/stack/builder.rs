@@ -478,7 +478,7 @@ impl StackBuilder {
         let squeues = shards.into_iter().enumerate().map(|(index, (shard, ports))| {
             let desk = desks.as_ref().map(|it| it.desk(index));
             let mut core = Core::new(shard, ports, pool.clone(), desk);
-            core.hears = false;
+            core.devices.set_hears(false);
             core.waiting.event_watch = Arc::clone(&event_watch);
             if let Some(polling) = self.polling {
                 core.set_polling(polling);
@@ -494,7 +494,9 @@ impl StackBuilder {
             Runtime { squeues, threads, rings, pool, copy_in, copy_observer, events, event_watch };
         let stack = Stack { runtime: Arc::new(runtime) };
         let prepared = prepare(&stack);
-        stack.runtime.squeues.iter().for_each(|squeue| squeue.look(|core| core.hears = true));
+        for squeue in stack.squeues().iter() {
+            squeue.look(|core| core.devices.set_hears(true));
+        }
         let prepared = prepared?;
         // Who adds an interface meanwhile has it watched by these, or by one of its own; it may be one whom a look into
         // the squeues wakes.

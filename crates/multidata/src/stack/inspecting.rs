@@ -145,7 +145,8 @@ impl Stack {
     pub fn neighbours(&self) -> Vec<NeighbourStatus> {
         let squeue = self.squeue(0);
         let now = squeue.now();
-        let ids: Vec<_> = squeue.look(|core| core.ports.iter().map(|port| port.id).collect());
+        let ids: Vec<_> =
+            squeue.look(|core| core.devices.ports().iter().map(|port| port.id).collect());
         let mut all = Vec::new();
         for id in ids {
             // Nothing is allocated under the lock.

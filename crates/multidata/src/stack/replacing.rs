@@ -34,7 +34,7 @@ impl Stack {
         let id = self.interface_id(index);
         let receives = |squeue: &&Arc<Squeue>| {
             squeue.look(|core| {
-                core.ports.get(index).is_some_and(|it| Some(it.id) == id && it.receives)
+                core.devices.port(index).is_some_and(|it| Some(it.id) == id && it.receives)
             })
         };
         let count = squeues.iter().filter(receives).count();
@@ -50,7 +50,7 @@ impl Stack {
             return Err(invalid(message));
         }
         let status = self.squeue(0).look(|core| {
-            let port = core.ports.get(index).filter(|port| Some(port.id) == id)?;
+            let port = core.devices.port(index).filter(|port| Some(port.id) == id)?;
             let status = core.shard.transmit_status(port.id);
             let status = status.filter(|_| core.shard.has_interface(port.id))?;
             Some((port.id, status, core.has_ipv6(port)))

@@ -113,7 +113,7 @@ impl Stack {
         place.enter(sleeper);
         let interface = self.poll_interface_event().map(StackEvent::Interface);
         let event = interface.or_else(|| self.poll_address_event().map(StackEvent::Address));
-        let ended = || self.squeue(0).look(|core| core.ended.as_ref().map(device_error));
+        let ended = || self.squeue(0).look(|core| core.devices.ended().map(device_error));
         event.map(Ok).or_else(|| ended().map(Err))
     }
 }

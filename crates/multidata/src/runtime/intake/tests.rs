@@ -115,7 +115,7 @@ fn transactions_of_one_byte_take_no_longer_with_adaptive_coalescing_than_one_by_
     // After a bulk transfer has made the batch large it is the same.
     let mut world = World::connected(Coalescing::ADAPTIVE);
     world.send(0, 512 << 10);
-    let largest = world.ends[1].ports[0].intake.sizes();
+    let largest = world.ends[1].devices.ports()[0].intake.sizes();
     assert!(largest.batches_of_17_to_32 + largest.batches_of_33_to_64 > 0, "{largest:?}");
     assert_eq!(world.transactions(100), Duration::ZERO);
     // What the clock would show: each way waits for a frame that never comes.
@@ -227,10 +227,10 @@ fn calls_that_find_their_answers_have_as_much_time_as_an_unfinished_turn_took() 
 fn a_hold_off_ends_by_itself_and_a_full_batch_ends_it_early() {
     let held = Coalescing { count: 4, hold_off: HOLD_OFF, adaptive: false };
     let mut world = World::connected(held);
-    let before = (world.ends[1].ports[0].intake.sizes(), world.now);
+    let before = (world.ends[1].devices.ports()[0].intake.sizes(), world.now);
     // Ten segments at once, which one write of ten times the MSS makes.
     world.send(0, 10 * 1_448);
-    let after = world.ends[1].ports[0].intake.sizes();
+    let after = world.ends[1].devices.ports()[0].intake.sizes();
     assert!(after.batches_of_3_to_4 - before.0.batches_of_3_to_4 >= 2, "{after:?}");
     let last = after.batches_of_2 + after.batches_of_1;
     assert!(last > before.0.batches_of_2 + before.0.batches_of_1, "what is left came up, too");
@@ -241,23 +241,23 @@ fn a_hold_off_ends_by_itself_and_a_full_batch_ends_it_early() {
 fn one_by_one_is_one_by_one_and_a_changed_setting_loses_nothing_that_is_held() {
     let mut world = World::connected(Coalescing::OFF);
     world.send(0, 100 * 1_448);
-    let sizes = world.ends[1].ports[0].intake.sizes();
+    let sizes = world.ends[1].devices.ports()[0].intake.sizes();
     let mut larger = sizes;
     larger.batches_of_1 = 0;
     assert_eq!(larger, steering::BatchSizes::default(), "{sizes:?}");
     assert!(sizes.batches_of_1 >= 100);
 
     let held = Coalescing { count: 64, hold_off: Duration::from_secs(1), adaptive: false };
-    world.ends[1].ports[0].intake.set_coalescing(held);
+    world.ends[1].devices.ports_mut()[0].intake.set_coalescing(held);
     let chunk = Chunk::whole(Block::from(Bytes::from_static(b"held")));
     let (client, server) = (world.sockets[0], world.sockets[1]);
     let (now, mut bytes) = (world.now, [0; 16]);
     world.ends[0].shard.tcp_append(now, client, chunk).expect("room");
     world.ends.iter_mut().for_each(|core| core.run(now));
     assert!(world.ends[1].shard.tcp_read(now, server, &mut bytes).is_err(), "it is held");
-    assert_eq!(world.ends[1].ports[0].intake.deadline(), Some(now + held.hold_off));
+    assert_eq!(world.ends[1].devices.ports()[0].intake.deadline(), Some(now + held.hold_off));
     assert!(world.ends[1].deadline().is_some_and(|due| due <= now + held.hold_off));
-    world.ends[1].ports[0].intake.set_coalescing(Coalescing::ADAPTIVE);
+    world.ends[1].devices.ports_mut()[0].intake.set_coalescing(Coalescing::ADAPTIVE);
     world.ends[1].run(now);
     assert_eq!(world.ends[1].shard.tcp_read(now, server, &mut bytes), Ok(4));
 }
@@ -372,7 +372,7 @@ fn what_is_held_goes_up_where_no_more_is_fetched_and_sets_no_deadline() {
         let (core, plan) = holding();
         *plan.lock().expect("no panic under it") = Plan::Rests;
         let squeue = Squeue::new(core, Clock::start(), None);
-        let id = squeue.look(|core| core.ports[0].id);
+        let id = squeue.look(|core| core.devices.ports()[0].id);
         let mut panic = None;
         match end {
             "it fails" => {
@@ -381,7 +381,7 @@ fn what_is_held_goes_up_where_no_more_is_fetched_and_sets_no_deadline() {
                 let connecting = squeue
                     .once_of_all(&mut panic, |core, now| core.shard.tcp_connect(now, None, peer));
                 connecting.expect("a route");
-                squeue.look(|core| assert!(core.failed.is_some() && core.pace.is_unfinished()));
+                squeue.look(|core| assert!(core.devices.all_failed() && core.pace.is_unfinished()));
             }
             "the stack is ended" => squeue.once_of_all(&mut panic, |core, _| core.end()),
             "it is replaced" => {
@@ -392,8 +392,8 @@ fn what_is_held_goes_up_where_no_more_is_fetched_and_sets_no_deadline() {
         }
         squeue.look(|core| {
             assert_eq!(state(core), (1, false), "{end}");
-            assert_eq!(core.ports[0].intake.deadline(), None, "{end}");
-            assert_eq!(core.ports[0].intake.sizes().batches_of_1, 1, "{end}");
+            assert_eq!(core.devices.ports()[0].intake.deadline(), None, "{end}");
+            assert_eq!(core.devices.ports()[0].intake.sizes().batches_of_1, 1, "{end}");
         });
     }
 }
@@ -403,7 +403,7 @@ fn batches_of_an_interface_count_though_another_one_has_its_place() {
     let (core, plan) = holding();
     *plan.lock().expect("no panic under it") = Plan::Rests;
     let squeue = Squeue::new(core, Clock::start(), None);
-    let (id, mut panic) = (squeue.look(|core| core.ports[0].id), None);
+    let (id, mut panic) = (squeue.look(|core| core.devices.ports()[0].id), None);
     assert!(squeue.remove(id, &mut panic).is_ok());
     let added = squeue.add(
         |shard, _| {

@@ -109,13 +109,13 @@ fn who_waits_for_events_hears_that_the_stack_was_ended_until_it_has_a_device_aga
         // Its devices were told of before.
         squeue.once(|_, _| ());
         let (place_of_task, id) =
-            squeue.look(|core| (core.waiting.event_watch.place(), core.ports[0].id));
+            squeue.look(|core| (core.waiting.event_watch.place(), core.devices.ports()[0].id));
         let task = Arc::new(Counting::default());
         place_of_task.enter(Sleeper::Task(Waker::from(Arc::clone(&task))));
         squeue.once(|core, _| core.end());
         assert_eq!(task.0.load(Ordering::SeqCst), 1);
         assert_eq!(failures_told(&squeue), 0);
-        assert!(squeue.look(|core| core.ended.is_some()));
+        assert!(squeue.look(|core| core.devices.ended().is_some()));
         if is_replaced {
             let (place, _) = place();
             let replaced = squeue.replace(id, place, None, &mut None);
@@ -123,7 +123,7 @@ fn who_waits_for_events_hears_that_the_stack_was_ended_until_it_has_a_device_aga
         } else {
             add(&squeue, "10.2.0.1/24");
         }
-        assert!(squeue.look(|core| core.ended.is_none()), "{is_replaced}");
+        assert!(squeue.look(|core| core.devices.ended().is_none()), "{is_replaced}");
     }
 }
 
@@ -177,16 +177,16 @@ fn what_waits_for_a_device_that_failed_goes_by_an_interface_that_is_added() {
     let (squeue, device, _) = squeue();
     let everywhere = "0.0.0.0/0".parse().expect("a network");
     squeue.once(|core, now| {
-        let id = core.ports[0].id;
+        let id = core.devices.ports()[0].id;
         let gateway = Some("10.1.0.254".parse().expect("an address"));
         core.shard.add_route(now, everywhere, gateway, id).expect("a sound route");
     });
     device.transmit_fails.store(true, Ordering::SeqCst);
     connect(&squeue, [10, 2, 0, 9]);
-    assert!(squeue.look(|core| core.failed.is_some()));
+    assert!(squeue.look(|core| core.devices.all_failed()));
     let (_, second) = add(&squeue, "10.2.0.1/24");
     assert_eq!(second.sent_packets.load(Ordering::SeqCst), 1, "the SYN");
-    assert!(squeue.look(|core| core.failed.is_none()), "one works");
+    assert!(squeue.look(|core| !core.devices.all_failed()), "one works");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn what_another_squeue_has_received_of_an_interface_is_not_taken_for_one_in_its_
     let hand_over = HandOver::new(spread, 1, [1, 2]).expect("two squeues");
     let index = hand_over.of_port(1);
     let (squeue, _, [socket, _]) = squeue_of(Some((index, Arc::clone(&hand_over))));
-    let id = squeue.look(|core| core.ports[0].id);
+    let id = squeue.look(|core| core.devices.ports()[0].id);
     let hand_on = || {
         // From 10.1.0.9, port 9, to the first socket, without a checksum of UDP's.
         let packet =
@@ -318,12 +318,12 @@ fn a_device_that_revokes_again_and_again_keeps_no_thread_busy() {
         let offers = Arc::<AtomicUsize>::default();
         let queue = Revoking { is_revoked: false, refuses, offers: Arc::clone(&offers) };
         let place = Place { queue: Box::new(queue), receives: true };
-        let id = squeue.look(|core| core.ports[0].id);
+        let id = squeue.look(|core| core.devices.ports()[0].id);
         let replaced = squeue.replace(id, place, None, &mut None);
         drop(replaced.ok().expect("the interface is there").empty(&mut None));
         connect(&squeue, [10, 1, 0, 9]);
         let (has_failed, unfinished) =
-            squeue.look(|core| (core.failed.is_some(), core.counters.squeue_runs_unfinished));
+            squeue.look(|core| (core.devices.all_failed(), core.counters.squeue_runs_unfinished));
         // One that does not do as it says is not offered anything more.
         assert_eq!(has_failed, refuses);
         let offers = offers.load(Ordering::SeqCst);
