@@ -1,6 +1,6 @@
 //! A stack in somebody's event loop.
 
-use crate::runtime::squeue::{Core, Squeue, own_token};
+use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::turn::{Panic, resume_unless_panicking};
 use crate::stack::Stack;
 use device::{CalledSource, EventSource, Waiter};
@@ -151,7 +151,7 @@ impl Driver {
                  stack to its own threads, or raise RLIMIT_NOFILE",
             )
         })?;
-        if squeue.look(|core| core::mem::replace(&mut core.has_driver, true)) {
+        if !squeue.look(|core| core.event_loop.attach()) {
             let message = "the stack has drivers already: drop those first";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
         }
@@ -190,8 +190,7 @@ impl Driver {
         let has_several = core.arrived.saturating_sub(came_before) > 1;
         if has_several && core.waiting.wakes_tasks() && !core.watch.is_led() {
             self.state = State::Yields;
-            core.watch.lead_awake(None, now);
-            (core.driven, core.yielding) = (Some(now), Some(own_token()));
+            core.begin_yielding(now);
             squeue.release(core);
             return Turn::Again;
         }
@@ -206,11 +205,7 @@ impl Driver {
             Some(now + LOOK)
         } else {
             self.state = State::Leads;
-            let until = core.deadline();
-            core.watch.lead(None, until);
-            core.driven = Some(now);
-            core.counters.leader_waits += 1;
-            until
+            core.begin_loop_lead(now)
         };
         // What lies in a device that failed stays there, and what waits for readers.
         let asked = watched.filter(|_| squeue.left_first(&core).is_none());
@@ -251,10 +246,7 @@ impl Core {
     fn on_driver_back(&mut self, before: State) {
         match before {
             State::Awake | State::Looks => {}
-            State::Leads => {
-                self.watch.on_leader_back();
-                self.driven = None;
-            }
+            State::Leads => self.end_loop_lead(),
             State::Yields => self.end_yielding(),
         }
     }
@@ -265,7 +257,7 @@ impl Drop for Driver {
         let (before, panic) = self.end_wait();
         if let Some(squeue) = self.squeue.upgrade() {
             let mut core = squeue.lock();
-            core.has_driver = false;
+            core.event_loop.detach();
             core.on_driver_back(before);
             // What was left to it, the worker does.
             if before == State::Yields {

@@ -17,12 +17,13 @@
 //! * [`memory_turns`]: whose turn it is of the tasks that wait for memory;
 //! * [`memory_watch`]: which squeues have tasks that wait for memory;
 //! * [`event_watch`]: who waits for something to happen to an interface or an address;
-//! * [`worker`]: the threads that keep a stack alive while no application thread is in a call;
+//! * [`worker`]: the threads that keep a stack alive while no application thread is in a call; [`event_loop`]: an event loop in their place;
 //! * [`counting`]: what all of them counted.
 
 pub(crate) mod closing;
 mod counting;
 pub(crate) mod devices;
+pub(crate) mod event_loop;
 pub(crate) mod event_watch;
 pub(crate) mod hand_over;
 mod inhibition;

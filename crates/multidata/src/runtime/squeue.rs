@@ -14,6 +14,7 @@
 
 use super::closing::Closing;
 use super::devices::Devices;
+use super::event_loop::EventLoop;
 use super::hand_over::{self, Desk, HandOver};
 use super::inhibition::Inhibition;
 use super::outside::Entered;
@@ -58,12 +59,7 @@ pub(crate) struct Core {
     pub(crate) watch: Watch<SocketId, Arc<Parker>>,
     /// When an application thread last took the lock.
     pub(crate) application_ran: Instant,
-    /// An event loop may lead.
-    pub(crate) has_driver: bool,
-    /// Since when it does, where it does.
-    pub(crate) driven: Option<Instant>,
-    /// The thread of the loop, where it is awake and comes back behind the tasks it has woken.
-    pub(crate) yielding: Option<ThreadToken>,
+    pub(crate) event_loop: EventLoop,
     /// How often the pool had run low when the others were told last.
     pressures: u64,
     /// The other squeues are to look again when the lock is released: a device failed, or the pool that all
@@ -94,9 +90,7 @@ impl Core {
             arrived: 0,
             waiting: Waiting::default(),
             watch: Watch::default(),
-            has_driver: false,
-            driven: None,
-            yielding: None,
+            event_loop: EventLoop::default(),
             application_ran: Instant::ZERO,
             pressures: 0,
             concerns_all: false,

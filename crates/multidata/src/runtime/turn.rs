@@ -440,13 +440,6 @@ impl Squeue {
 }
 
 impl Core {
-    /// Whether the calling thread is that of an event loop which has woken tasks and runs this shard behind them. What
-    /// they send then leaves in one batch, and the devices are asked once instead of by each task: with 64 connections
-    /// that ask for a byte each it takes a quarter less CPU. Only as long as it is little; more is not to wait.
-    pub(crate) fn is_left_to_loop(&self) -> bool {
-        self.yielding.is_some_and(|thread| thread == own_token()) && self.pace.has_little_unpolled()
-    }
-
     /// Runs the shard, or leaves that to the event loop that the call comes from.
     fn run_unless_left(&mut self, now: Instant) {
         if !self.is_left_to_loop() {
@@ -457,14 +450,6 @@ impl Core {
     /// Whether the thread which alone is busy is about to be woken.
     fn wakes_lone(&self) -> bool {
         self.watch.lone_follower().is_some_and(|lone| self.waiting.wakes_thread(lone))
-    }
-
-    /// The loop is back that was awake, or is not relied on any more: then somebody else may lead by the time it comes.
-    pub(crate) fn end_yielding(&mut self) {
-        if self.yielding.take().is_some() {
-            self.watch.on_awake_leader_back();
-            self.driven = None;
-        }
     }
 
     /// Makes sure, before the lock is released, that somebody goes on: the leader if it sleeps past

@@ -42,7 +42,7 @@ const ASIDE_ACTIVE_MAX: Duration = Duration::from_millis(1);
 
 /// The worker looks at least so often while a leader sleeps undisturbed, unless it rests. Below the delay of an
 /// ACK (40 ms), because a leader may leave without coming back.
-const ASIDE_MAX: Duration = Duration::from_millis(20);
+pub(super) const ASIDE_MAX: Duration = Duration::from_millis(20);
 
 /// Where nothing happens for longer, the worker rests for up to so long, and who leaves or begins to work calls it: a
 /// program that is idle is not to wake a CPU fifty times a second.
@@ -307,19 +307,6 @@ impl Core {
         let is_left =
             self.pace.is_unfinished() && self.pace.time_for_calls(now, false) == Duration::ZERO;
         is_left || self.is_loop_late(now) || self.owed_frames() > 0
-    }
-
-    /// A loop that was to come back at once and has not is not relied on any more; one that sleeps may have nothing to
-    /// come for.
-    fn give_up_late_loop(&mut self, now: Instant) {
-        if self.is_loop_late(now) {
-            self.end_yielding();
-        }
-    }
-
-    /// Whether an event loop leads that may be one that does not run just now.
-    fn is_loop_late(&self, now: Instant) -> bool {
-        self.driven.is_some_and(|since| now.since(since) >= ASIDE_MAX)
     }
 
     /// How long the worker stands aside now, behind `aside` before; an application thread had run at `before`.
