@@ -184,10 +184,10 @@ impl Driver {
             return Turn::Ended;
         }
         let now = squeue.now();
-        let came_before = core.arrived;
+        let came_before = core.discipline.arrived();
         core.run(now);
         // With one frame there is one answer, which goes soonest by itself.
-        let has_several = core.arrived.saturating_sub(came_before) > 1;
+        let has_several = core.discipline.arrived().saturating_sub(came_before) > 1;
         if has_several && core.waiting.wakes_tasks() && !core.watch.is_led() {
             self.state = State::Yields;
             core.begin_yielding(now);

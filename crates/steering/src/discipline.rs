@@ -124,7 +124,10 @@ impl Budget {
 #[derive(Clone, Debug)]
 pub struct Discipline {
     polling: Polling,
+    leader_polls: bool,
     mode: Mode,
+    /// Frames that came since [`Discipline::on_turn`] was called last.
+    arrived: usize,
     /// Since when, in poll mode, no turn found more than the low mark.
     calm_since: Option<Instant>,
     last_thread: Option<ThreadToken>,
@@ -139,12 +142,26 @@ impl Discipline {
         let mode = if polling == Polling::Always { Mode::Poll } else { Mode::Interrupt };
         Self {
             polling,
+            leader_polls: false,
             mode,
+            arrived: 0,
             calm_since: None,
             last_thread: None,
             counters: SqueueCounters::default(),
             sizes: BatchSizes::default(),
         }
+    }
+
+    /// As [`Discipline::new`], where application threads that wait for the device poll as well.
+    #[must_use]
+    pub fn for_everybody(polling: Polling) -> Self {
+        Self { leader_polls: true, ..Self::new(polling) }
+    }
+
+    /// Whether application threads that wait for the device ask [`Discipline::on_turn`], too.
+    #[must_use]
+    pub fn leader_polls(&self) -> bool {
+        self.leader_polls
     }
 
     /// A thread came in; `contended` if it had to wait for another.
@@ -162,14 +179,26 @@ impl Discipline {
         Budget { frames: INLINE_FRAMES_MAX, until: now + INLINE_TIME_MAX }
     }
 
+    /// Frames came by the device.
+    pub fn on_arrived(&mut self, frames: usize) {
+        self.arrived += frames;
+    }
+
+    /// How many frames came since [`Discipline::on_turn`] was called last, by the device and by soft rings.
+    #[must_use]
+    pub fn arrived(&self) -> usize {
+        self.arrived
+    }
+
     /// A batch is processed by the thread that brought it.
     pub fn on_inline(&mut self, frames: usize) {
         self.counters.squeue_inline_batches += u64::from(frames > 0);
         self.sizes.add(frames);
     }
 
-    /// A batch is processed that another thread had queued.
+    /// A batch came by soft rings and is processed, which another thread had queued.
     pub fn on_drained(&mut self, frames: usize) {
+        self.arrived += frames;
         self.counters.squeue_queued_batches += u64::from(frames > 0);
         self.sizes.add(frames);
     }
@@ -185,9 +214,9 @@ impl Discipline {
         self.counters.squeue_worker_wakeups += 1;
     }
 
-    /// A turn of the loop ended at `now` that found `backlog` frames, in the device and in the soft
-    /// rings. Says how the next frames come.
-    pub fn on_turn(&mut self, now: Instant, backlog: usize) -> Mode {
+    /// A turn of the loop ended at `now`: what has arrived is the backlog that it found. Says how the next frames come.
+    pub fn on_turn(&mut self, now: Instant) -> Mode {
+        let backlog = core::mem::take(&mut self.arrived);
         match self.mode {
             Mode::Interrupt => self.counters.interrupt_turns += 1,
             Mode::Poll => self.counters.poll_turns += 1,
@@ -240,25 +269,30 @@ mod tests {
         Instant::from_micros(us)
     }
 
+    fn turn(discipline: &mut Discipline, us: u64, backlog: usize) -> Mode {
+        discipline.on_arrived(backlog);
+        discipline.on_turn(at(us))
+    }
+
     #[test]
     fn polling_begins_above_the_high_mark_and_ends_after_a_calm() {
         let mut discipline = Discipline::new(Polling::ADAPTIVE);
-        assert_eq!(discipline.on_turn(at(0), 64), Mode::Interrupt);
-        assert_eq!(discipline.on_turn(at(1), 65), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 0, 64), Mode::Interrupt);
+        assert_eq!(turn(&mut discipline, 1, 65), Mode::Poll);
         // Between the marks nothing changes, however long.
-        assert_eq!(discipline.on_turn(at(1_000), 9), Mode::Poll);
-        assert_eq!(discipline.on_turn(at(2_000), 8), Mode::Poll);
-        assert_eq!(discipline.on_turn(at(2_199), 0), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 1_000, 9), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 2_000, 8), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 2_199, 0), Mode::Poll);
         // A backlog begins the calm anew.
-        assert_eq!(discipline.on_turn(at(2_200), 9), Mode::Poll);
-        assert_eq!(discipline.on_turn(at(2_300), 0), Mode::Poll);
-        assert_eq!(discipline.on_turn(at(2_499), 0), Mode::Poll);
-        assert_eq!(discipline.on_turn(at(2_500), 0), Mode::Interrupt);
-        assert_eq!(discipline.on_turn(at(2_501), 9), Mode::Interrupt);
+        assert_eq!(turn(&mut discipline, 2_200, 9), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 2_300, 0), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 2_499, 0), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 2_500, 0), Mode::Interrupt);
+        assert_eq!(turn(&mut discipline, 2_501, 9), Mode::Interrupt);
         // The calm of another time is none of this one's.
-        assert_eq!(discipline.on_turn(at(2_600), 65), Mode::Poll);
-        assert_eq!(discipline.on_turn(at(2_601), 0), Mode::Poll);
-        assert_eq!(discipline.on_turn(at(2_801), 0), Mode::Interrupt);
+        assert_eq!(turn(&mut discipline, 2_600, 65), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 2_601, 0), Mode::Poll);
+        assert_eq!(turn(&mut discipline, 2_801, 0), Mode::Interrupt);
         let counters = discipline.counters();
         assert_eq!(counters.to_polling, 2);
         assert_eq!((counters.interrupt_turns, counters.poll_turns), (4, 9));
@@ -269,7 +303,7 @@ mod tests {
         for (polling, mode) in [(Polling::Off, Mode::Interrupt), (Polling::Always, Mode::Poll)] {
             let mut discipline = Discipline::new(polling);
             for (us, backlog) in [(0, 0), (1, 10_000), (2, 10_000), (1_000_000, 0)] {
-                assert_eq!(discipline.on_turn(at(us), backlog), mode);
+                assert_eq!(turn(&mut discipline, us, backlog), mode);
             }
             let counters = discipline.counters();
             assert_eq!(counters.to_polling, 0);

@@ -181,7 +181,7 @@ impl Core {
             }
         }
         if self.devices.on_looked_at(failures) {
-            self.concerns_all = true;
+            self.concern.on_failure();
             self.watch.on_failure();
             self.waiting.wake_all();
         }

@@ -145,6 +145,32 @@ impl Homes for HandOver {
     }
 }
 
+/// Whether the other squeues are to look again when the lock is released ([`HandOver::wake_others`]).
+#[derive(Default)]
+pub(super) struct Concern {
+    is_due: bool,
+    /// How often the pool had run low when they were told last.
+    pressures: u64,
+}
+
+impl Concern {
+    /// A device failed, or another came.
+    pub(super) fn on_failure(&mut self) {
+        self.is_due = true;
+    }
+
+    /// The pool that all have together has run low so often.
+    pub(super) fn on_pressures(&mut self, pressures: u64) {
+        self.is_due |= pressures != self.pressures;
+        self.pressures = pressures;
+    }
+
+    /// They are told now where this says so.
+    pub(super) fn take(&mut self) -> bool {
+        core::mem::take(&mut self.is_due)
+    }
+}
+
 /// Takes in what others received for the shard of this desk.
 pub(super) fn take_in(
     desk: &mut Desk,

@@ -110,7 +110,6 @@ impl Core {
         if let Some(desk) = desk {
             let taken = hand_over::take_in(desk, shard, now, devices.ports(), receive);
             discipline.on_drained(taken.frames);
-            self.arrived += taken.frames;
             has_more |= taken.more;
         }
         for index in 0..self.devices.ports().len() {
@@ -145,7 +144,7 @@ impl Core {
     fn hand_up(&mut self, now: Instant, index: usize) {
         let Self { shard, devices, desk, receive, discipline, .. } = self;
         let port = &devices.ports()[index];
-        self.arrived += receive.len();
+        discipline.on_arrived(receive.len());
         match desk {
             _ if receive.is_empty() => {}
             None => {

@@ -15,7 +15,7 @@
 use super::closing::Closing;
 use super::devices::Devices;
 use super::event_loop::EventLoop;
-use super::hand_over::{self, Desk, HandOver};
+use super::hand_over::{self, Concern, Desk, HandOver};
 use super::inhibition::Inhibition;
 use super::outside::Entered;
 use super::pace::Pace;
@@ -44,27 +44,20 @@ pub(crate) struct Core {
     /// Where frames are handed to other squeues and taken from them, where there are others.
     pub(super) desk: Option<Desk>,
     pub(crate) counters: RuntimeCounters,
-    /// Who comes in, how long they may stay, and whether the worker sleeps or polls.
-    pub(super) discipline: Discipline,
-    /// Application threads that wait for the device poll as well.
-    pub(super) leader_polls: bool,
+    /// Who comes in, how long they may stay, how much comes, and whether who waits for more sleeps or polls.
+    pub(crate) discipline: Discipline,
     /// When the next turn is due, and what is owed.
     pub(crate) pace: Pace,
     /// Whether anything is taken in, while readers do not keep up.
     pub(super) inhibition: Inhibition,
-    /// Frames that came since the worker asked last.
-    pub(crate) arrived: usize,
     pub(crate) waiting: Waiting,
     /// Who waits for the device, and who for whom.
     pub(crate) watch: Watch<SocketId, Arc<Parker>>,
     /// When an application thread last took the lock.
     pub(crate) application_ran: Instant,
     pub(crate) event_loop: EventLoop,
-    /// How often the pool had run low when the others were told last.
-    pressures: u64,
-    /// The other squeues are to look again when the lock is released: a device failed, or the pool that all
-    /// have together runs low.
-    pub(super) concerns_all: bool,
+    /// Whether the other squeues are to look again.
+    pub(super) concern: Concern,
     /// The stack's last handle is gone; until when its connections may linger.
     pub(crate) stopping: Option<Instant>,
     pub(super) closing: Closing,
@@ -84,16 +77,13 @@ impl Core {
             desk,
             counters: RuntimeCounters::default(),
             discipline: Discipline::new(polling),
-            leader_polls: false,
             pace: Pace::default(),
             inhibition: Inhibition::default(),
-            arrived: 0,
             waiting: Waiting::default(),
             watch: Watch::default(),
             event_loop: EventLoop::default(),
             application_ran: Instant::ZERO,
-            pressures: 0,
-            concerns_all: false,
+            concern: Concern::default(),
             stopping: None,
             closing: Closing::default(),
             pool,
@@ -104,7 +94,7 @@ impl Core {
 
     /// Has everybody who waits for the devices poll them like this: the worker and application threads.
     pub(crate) fn set_polling(&mut self, polling: Polling) {
-        (self.discipline, self.leader_polls) = (Discipline::new(polling), true);
+        self.discipline = Discipline::for_everybody(polling);
     }
 
     /// Runs the shard until nothing is left to move or the budget is used: what the devices received
@@ -126,7 +116,7 @@ impl Core {
         let mut budget = self.discipline.budget(now);
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
-            let before = (self.arrived, self.shed());
+            let before = (self.discipline.arrived(), self.shed());
             let is_inhibited = self.inhibition.on_round(at, &self.shard, &self.pool);
             let received_more = !is_inhibited && self.receive_round(now);
             let sends_more = self.send_round(now);
@@ -135,7 +125,7 @@ impl Core {
                 break;
             }
             at = self.pace.time(now);
-            let frames = self.arrived.saturating_sub(before.0);
+            let frames = self.discipline.arrived().saturating_sub(before.0);
             let shed = self.shed() - before.1;
             // Where most of what comes finds no room, who reads is to have its turn.
             let is_in_vain = shed > 0 && 2 * shed >= frames as u64;
@@ -191,7 +181,6 @@ impl Core {
             let taken = hand_over::take_in(desk, shard, now, devices.ports(), receive);
             receive.clear();
             self.discipline.on_drained(taken.frames);
-            self.arrived += taken.frames;
             self.pace.hurry(now);
         }
     }
@@ -225,9 +214,7 @@ impl Core {
         if self.shard.take_event_news() {
             self.waiting.on_interface_event();
         }
-        let pressures = self.shard.pool_pressures();
-        self.concerns_all |= pressures != self.pressures;
-        self.pressures = pressures;
+        self.concern.on_pressures(self.shard.pool_pressures());
         while let Some(event) = self.shard.poll_event() {
             self.watch.on_event(event.socket);
             self.waiting.on_event(event);
@@ -252,8 +239,7 @@ impl Core {
     /// Whether who would wait for the devices is to ask them again without sleeping: while every turn
     /// finds a backlog, to be woken for each is waste.
     pub(super) fn polls(&mut self, now: Instant) -> bool {
-        let arrived = core::mem::take(&mut self.arrived);
-        self.discipline.on_turn(now, arrived) == Mode::Poll
+        self.discipline.on_turn(now) == Mode::Poll
     }
 
     /// What is left of the pool to share, in all squeues.

@@ -316,7 +316,7 @@ impl Squeue {
             return self.follow(core, call, until, now);
         }
         let socket = call.socket;
-        if core.leader_polls && core.polls(now) {
+        if core.discipline.leader_polls() && core.polls(now) {
             core.watch.lead_awake(socket, now);
             self.release(core);
             // Whoever is to bring the next frames may need this CPU.
@@ -417,7 +417,7 @@ impl Squeue {
         let woken = core.waiting.take_woken();
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
         let concerned = core.desk.as_mut().map_or(0, Desk::take_concerned);
-        let concerns_all = core::mem::take(&mut core.concerns_all);
+        let concerns_all = core.concern.take();
         let has_memory = self.others.as_ref().map_or(0, |(index, others)| {
             let has_tasks = core.waiting.deadline().is_some();
             others.memory().on_leave(*index, has_tasks, || core.left_to_share_bytes())

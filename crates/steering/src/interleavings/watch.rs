@@ -138,17 +138,17 @@ impl World {
     }
 
     /// A turn, of at most so many frames.
-    fn run(&self, core: &mut Core, frames_max: usize) -> usize {
+    fn run(&self, core: &mut Core, frames_max: usize) {
         core.unfinished.extend(self.device.fetch());
         let count = core.unfinished.len().min(frames_max);
         let frames: Vec<_> = core.unfinished.drain(..count).collect();
+        core.discipline.on_arrived(count);
         for (socket, memory) in frames {
             core.arrived[socket].push(memory);
             core.watch.on_event(socket);
             let concerned = core.parked.extract_if(.., |(parked, _)| *parked == socket);
             core.woken.extend(concerned.map(|(_, bed)| bed));
         }
-        count
     }
 
     fn leave(&self, mut core: MutexGuard<'_, Core>) {
@@ -244,9 +244,8 @@ impl World {
             if is_due {
                 core.watch.on_worker_back();
             }
-            let mut found = 0;
             if core::mem::take(&mut is_due) || !core.unfinished.is_empty() {
-                found = self.run(&mut core, usize::MAX);
+                self.run(&mut core, usize::MAX);
             }
             core.turns += 1;
             let now = Instant::from_micros(core.turns);
@@ -261,7 +260,7 @@ impl World {
                 });
                 self.leave(core);
                 self.aside.sleep();
-            } else if core.discipline.on_turn(now, found) == Mode::Poll {
+            } else if core.discipline.on_turn(now) == Mode::Poll {
                 core.watch.set_worker(Worker::Awake);
                 self.leave(core);
                 thread::yield_now();
