@@ -10,7 +10,7 @@
 //! * [`hand_over`]: what one squeue received for another;
 //! * [`shared_queue`], [`shared_filter`]: what several squeues have one of;
 //! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
-//! * [`devices`]: the device queues of a squeue, which come and go; [`port`]: a device queue and the interface that stands on it;
+//! * [`devices`]: the device queues of a squeue, which come and go; [`port`]: a device queue and the interface that stands on it; [`health`]: what its device has met;
 //! * [`waiters`]: what the threads of a squeue sleep on; [`waiter_slot`]: the waiter of a device that can be replaced; [`removed_queue`]: what takes its place for good;
 //! * [`outside`]: what of the application's runs only where no lock is held;
 //! * [`waiting`]: parked threads and wakers, found by socket;
@@ -26,6 +26,7 @@ pub(crate) mod devices;
 pub(crate) mod event_loop;
 pub(crate) mod event_watch;
 pub(crate) mod hand_over;
+mod health;
 mod inhibition;
 pub(crate) mod intake;
 pub(crate) mod memory_turns;

@@ -72,7 +72,7 @@ fn status_of(squeue: &Squeue) -> Vec<InterfaceStatus> {
             coalescing,
             batches,
             queues,
-            failed: port.failed.clone(),
+            failed: port.failed().cloned(),
             trouble: port.queue.trouble(),
         })
     };

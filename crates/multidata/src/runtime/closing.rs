@@ -71,8 +71,8 @@ impl Core {
     /// Why something that is left to deliver will not be: its device failed.
     pub(crate) fn stranded(&self) -> Option<&DeviceError> {
         let closed = self.closing.iter().find_map(|id| self.failure_of(Some(id)));
-        let waits = |port: &&Port| port.failed.is_some() && self.shard.has_messages(port.id);
-        closed.or_else(|| self.devices.ports().iter().find(waits)?.failed.as_ref())
+        let waits = |port: &&Port| port.failed().is_some() && self.shard.has_messages(port.id);
+        closed.or_else(|| self.devices.ports().iter().find(waits)?.failed())
     }
 
     /// Closed connections with something left to deliver.

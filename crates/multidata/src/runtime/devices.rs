@@ -74,7 +74,7 @@ impl Devices {
 
     /// The one of interface `index`, where frames are taken from it.
     pub(super) fn heard(&mut self, index: usize) -> Option<&mut Port> {
-        self.ports.get_mut(index).filter(|port| self.hears && port.failed.is_none())
+        self.ports.get_mut(index).filter(|port| self.hears && port.failed().is_none())
     }
 
     /// When held frames are to be fetched for at the latest.
@@ -92,7 +92,7 @@ impl Devices {
         if self.failed.is_some() || self.failures == 0 {
             return self.failed.as_ref();
         }
-        self.ports[self.index_of(interface()?)?].failed.as_ref()
+        self.ports[self.index_of(interface()?)?].failed()
     }
 
     /// So many have failed now. Says whether that is news.
@@ -101,7 +101,7 @@ impl Devices {
             return false;
         }
         self.failures = failures;
-        let first = self.ports.iter().find_map(|port| port.failed.clone());
+        let first = self.ports.iter().find_map(|port| port.failed().cloned());
         self.failed = first.filter(|_| failures == self.ports.len());
         true
     }
@@ -111,9 +111,8 @@ impl Devices {
         let message = "the stack was ended by Stack::abort";
         let ended = DeviceError::new(ErrorKind::NetworkDown, message);
         for port in &mut self.ports {
-            port.failed.get_or_insert_with(|| ended.clone());
             // It is no event of the interface.
-            port.told.failed = true;
+            port.health.fail_untold(ended.clone());
         }
         self.ended = Some(ended);
     }
@@ -142,7 +141,7 @@ impl Devices {
     /// Puts one in the place of interface `index`, or behind all others; says what was in its place.
     fn put(&mut self, index: usize, port: Port) -> Option<Box<dyn Queue>> {
         // Somebody works again.
-        self.failed = self.failed.take().filter(|_| port.failed.is_some());
+        self.failed = self.failed.take().filter(|_| port.failed().is_some());
         self.ended = None;
         let Some(place) = self.ports.get_mut(index) else {
             self.ports.push(port);
@@ -175,7 +174,7 @@ impl Core {
         for index in 0..self.devices.ports.len() {
             let port = &mut self.devices.ports[index];
             port.tell(&mut self.shard, now);
-            if port.failed.is_some() {
+            if port.failed().is_some() {
                 failures += 1;
                 self.hand_up_held(now, index);
             }

@@ -10,7 +10,7 @@
 //! saves is the work behind the device, not the wake-up.
 
 use super::hand_over;
-use super::port::Task;
+use super::health::Task;
 use super::squeue::Core;
 use super::turn::Panic;
 use batch::{BlockPool, ReceiveBatch};
@@ -119,9 +119,11 @@ impl Core {
             let fetched = port.intake.fetch(now, &mut *port.queue, pool, receive);
             self.hand_up(now, index);
             let port = &mut self.devices.ports_mut()[index];
-            let Received { more, failed, .. } = port.survived(Task::Receive, fetched);
+            let Received { more, failed, .. } = port.health.survived(Task::Receive, fetched);
             has_more |= more;
-            port.failed = failed;
+            if let Some(error) = failed {
+                port.health.fail(error);
+            }
         }
         has_more
     }

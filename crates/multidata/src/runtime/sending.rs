@@ -1,7 +1,8 @@
 //! What a squeue's shard has to send, on its way to the device queues and to other squeues.
 
 use super::hand_over;
-use super::port::{Port, Task};
+use super::health::Task;
+use super::port::Port;
 use super::squeue::Core;
 use batch::Multidata;
 use device::{Queue, Room, Stop, Transmitted};
@@ -29,9 +30,9 @@ impl Core {
             // No device need be left for it.
             shard.poll_transmit(now, InterfaceId::LOOPBACK, Room::UNBOUNDED, transmit);
         }
-        for port in devices.ports_mut().iter_mut().filter(|port| port.failed.is_none()) {
+        for port in devices.ports_mut().iter_mut().filter(|port| port.failed().is_none()) {
             let sent = catch_unwind(AssertUnwindSafe(|| send(shard, port, transmit, now)));
-            match port.survived(Task::Send, sent) {
+            match port.health.survived(Task::Send, sent) {
                 Sending::Done => {}
                 Sending::Full => pace.retry_at(port.retry(now)),
                 Sending::Unfinished => has_more = true,
@@ -79,7 +80,7 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
         });
         shard.on_transmitted(now, port.id, &transmitted);
         if transmitted.taken > 0 || transmitted.stopped == Some(Stop::Refused) {
-            port.on_taken();
+            port.health.on_taken();
             sending = Sending::Unfinished;
         }
         match transmitted.stopped {
@@ -90,12 +91,11 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
             }
             Some(Stop::Revoked) => port.on_revoked(shard),
             Some(Stop::Failed(error)) => {
-                port.failed = Some(error);
                 // The shard has heard of it.
-                port.told.failed = true;
+                port.health.fail_untold(error);
             }
         }
-        if port.failed.is_some() {
+        if port.failed().is_some() {
             sending = Sending::Done;
             break;
         }

@@ -349,7 +349,7 @@ impl Squeue {
     /// The waiter of the first interface, where nobody receives from its device any more, or not until readers have
     /// read; asked under the lock by who is to sleep there.
     pub(crate) fn left_first(&self, core: &Core) -> Option<Seen> {
-        let is_left = core.devices.port(0)?.failed.is_some() || core.inhibition.is_on();
+        let is_left = core.devices.port(0)?.failed().is_some() || core.inhibition.is_on();
         self.waiters.first().filter(|_| is_left).map(WaiterSlot::seen)
     }
 

@@ -251,7 +251,7 @@ impl Squeue {
             let seen = slot.seen();
             let mut core = self.lock();
             core.run(self.clock.now());
-            let is_failed = core.devices.port(index).is_some_and(|port| port.failed.is_some());
+            let is_failed = core.devices.port(index).is_some_and(|port| port.failed().is_some());
             let is_inhibited = core.inhibition.is_on();
             self.release(core);
             let rest = match (is_failed, is_inhibited) {
