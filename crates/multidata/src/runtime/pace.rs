@@ -30,7 +30,7 @@ const LEFT_MAX: Duration = Duration::from_millis(5);
 pub(crate) struct Pace {
     /// Tells the time within a turn; without one it stands still.
     clock: Option<Box<dyn FnMut() -> Instant + Send>>,
-    /// Something is owed: the last turn used up its budget, or did not have it all.
+    /// Something is left for the next turn: the last one used up its budget, or more came to be owed since.
     is_unfinished: bool,
     /// When the next turn is due though calls can be answered without.
     poll_at: Instant,

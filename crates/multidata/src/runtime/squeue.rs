@@ -40,6 +40,7 @@ const ROUNDS_MAX: usize = 64;
 /// What the lock protects.
 pub(crate) struct Core {
     pub(crate) shard: Shard,
+    /// The device queues, and what became of them.
     pub(crate) devices: Devices,
     /// Where frames are handed to other squeues and taken from them, where there are others.
     pub(super) desk: Option<Desk>,
@@ -50,16 +51,19 @@ pub(crate) struct Core {
     pub(crate) pace: Pace,
     /// Whether anything is taken in, while readers do not keep up.
     pub(super) inhibition: Inhibition,
+    /// Who waits for which socket, and who is to be woken when the lock is released.
     pub(crate) waiting: Waiting,
     /// Who waits for the device, and who for whom.
     pub(crate) watch: Watch<SocketId, Arc<Parker>>,
     /// When an application thread last took the lock.
     pub(crate) application_ran: Instant,
+    /// The event loop that may lead.
     pub(crate) event_loop: EventLoop,
     /// Whether the other squeues are to look again.
     pub(super) concern: Concern,
     /// The stack's last handle is gone; until when its connections may linger.
     pub(crate) stopping: Option<Instant>,
+    /// Closed connections with something left to deliver.
     pub(super) closing: Closing,
     pub(super) pool: BlockPool,
     pub(super) receive: ReceiveBatch,
