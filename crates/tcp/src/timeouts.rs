@@ -81,16 +81,12 @@ impl Connection {
         if self.sender.sequence.flight() == 0 || !self.state.sends_data() {
             return;
         }
-        if self.sender.probe_timeout_ns(&self.config, self.negotiated.payload_max()).is_some() {
+        let mss = self.negotiated.payload_max();
+        if self.sender.probe_timeout_ns(&self.config, mss).is_some() {
             self.sender.recovery.probe.owed = true;
             return self.timers.set(Timer::Retransmission, self.sender.rtt.expires_at(now));
         }
-        let losses = self.sender.detect_losses(
-            now,
-            false,
-            self.negotiated.payload_max(),
-            &mut self.counters,
-        );
+        let losses = self.sender.detect_losses(now, false, mss, &mut self.counters);
         if losses.bytes > 0 {
             self.counters.reordering_timeouts += 1;
             // RFC 8985, 8: one of the timers at a time; what is lost is sent first, also where both are due by now.
@@ -98,14 +94,8 @@ impl Connection {
         }
         if self.sender.wants_fast_recovery(losses.again_count) {
             let sacked = self.sender.recovery.sacked_bytes();
-            self.sender.enter_fast_recovery(
-                now,
-                self.sender.sequence.flight(),
-                sacked,
-                self.negotiated.payload_max(),
-                &mut self.counters,
-            );
-            self.sender.reduce_proportionally(0, false, self.negotiated.payload_max());
+            self.enter_fast_recovery(now, self.sender.sequence.flight(), sacked);
+            self.sender.reduce_proportionally(0, false, mss);
         }
         if let Some(deadline) = losses.next_at {
             self.timers.set(Timer::Loss, deadline);
