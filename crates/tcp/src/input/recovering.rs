@@ -55,8 +55,7 @@ impl Connection {
         }
         self.check_mistakes(now, header, facts);
         let losses = self.sender.detect_losses(now, facts.advanced, mss, &mut self.counters);
-        let sack = self.negotiated.sack;
-        self.sender.tell_controller(now, facts, mss, sack, &mut self.counters);
+        self.sender.tell_controller(now, facts, &self.negotiated, &mut self.counters);
         if self.sender.recovery.is_over(&self.sender.sequence) {
             self.leave_recovery(now);
         }
@@ -155,7 +154,7 @@ impl Connection {
 
     /// One timer for what may be lost: where something is out of order it waits for that
     /// (RFC 8985, 6.2, step 5), otherwise for a silence (RFC 8985, 7.2).
-    pub(crate) fn arm_loss_timer(&mut self, now: Instant, reordering: Option<Instant>) {
+    fn arm_loss_timer(&mut self, now: Instant, reordering: Option<Instant>) {
         if let Some(deadline) = reordering {
             return self.timers.set(Timer::Loss, deadline);
         }

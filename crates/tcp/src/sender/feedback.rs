@@ -66,8 +66,7 @@ impl Sender {
         &mut self,
         now: Instant,
         facts: &AckFacts,
-        mss: u32,
-        sack: bool,
+        negotiated: &Negotiated,
         counters: &mut Counting,
     ) {
         let pipe = self.recovery.pipe(&self.sequence);
@@ -91,8 +90,8 @@ impl Sender {
             una: self.sequence.una,
             nxt: self.sequence.nxt,
             rate,
-            sack,
-            mss,
+            sack: negotiated.sack,
+            mss: negotiated.payload_max(),
         });
         if self.congestion.is_holding_back() {
             self.recovery.rate.on_app_limited(pipe);
