@@ -51,7 +51,7 @@ impl Connection {
             let mss = self.negotiated.payload_max();
             self.sender.congestion = Controller::new(&self.config.congestion, mss);
             self.sender.tell_round_trip(now);
-            self.sender.tell_loss(now, self.negotiated.payload_max());
+            self.sender.tell_loss(now, mss);
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) struct Planner {
     due: usize,
     /// Duplicate ACKs still to be planned.
     repeats: u32,
-    pub(super) cwnd_limited: bool,
+    cwnd_limited: bool,
     /// Bytes of new data that are released.
     released_bytes: u64,
     /// A probe of the path's MTU is due, of this MSS.
@@ -59,6 +59,7 @@ pub(super) struct Planner {
     /// The peer's window holds new data back.
     pub(super) window_closed: bool,
 }
+
 /// What the new-data stage found.
 enum NewData {
     Send(Planned),

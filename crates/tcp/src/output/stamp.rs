@@ -25,16 +25,21 @@ impl Stamp {
 
     /// That of a segment with an ACK.
     pub(super) fn of(connection: &Connection, window: u16, options: TcpOptions) -> Self {
-        Self::behind(connection, connection.receiver.queue.next(), window, options)
+        Self::of_number(connection, connection.receiver.queue.next(), window, options)
     }
 
-    /// The same with the acknowledgment number `next`.
-    fn behind(connection: &Connection, next: SeqNumber, window: u16, options: TcpOptions) -> Self {
+    /// The same with this acknowledgment number.
+    fn of_number(
+        connection: &Connection,
+        number: SeqNumber,
+        window: u16,
+        options: TcpOptions,
+    ) -> Self {
         Self::new(&TcpHeader {
             source_port: connection.local_port,
             destination_port: connection.remote_port,
             sequence: SeqNumber(0),
-            acknowledgment: next,
+            acknowledgment: number,
             flags: TcpFlags::ACK | connection.receiver.mark_echo.flags(),
             window,
             urgent: 0,
@@ -65,7 +70,7 @@ impl Stamp {
             timestamps.echo = due.echo;
         }
         let window = u16::try_from(window).unwrap_or(u16::MAX);
-        let stamp = Self::behind(connection, due.number, window, options);
+        let stamp = Self::of_number(connection, due.number, window, options);
         Some((stamp, TcpFlags::ACK | due.ecn))
     }
 

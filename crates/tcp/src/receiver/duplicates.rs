@@ -180,8 +180,9 @@ impl Receiver {
         }
     }
 
-    /// The blocks of an ACK that reports a duplicate, where there is one to report. RFC 2883, 4: the block that holds the duplicate, where it lies beyond RCV.NXT, is the
-    /// second, though something else may have come behind it in the same batch; elsewhere it would be no report.
+    /// The blocks of an ACK that reports a duplicate, where there is one to report. RFC 2883, 4: the block that holds the
+    /// duplicate, where it lies beyond RCV.NXT, is the second, though something else may have come behind it in the same
+    /// batch; elsewhere it would be no report.
     pub(crate) fn report_sack(&self, negotiated: &Negotiated) -> Option<SackBlocks> {
         let (start, end) = self.duplicates.next()?;
         let max = negotiated.sack_blocks_max();
@@ -198,11 +199,13 @@ impl Receiver {
         Some(sack)
     }
 
+    /// An ACK with those blocks was taken by a device.
     pub(crate) fn on_duplicate_reported(&mut self, counters: &mut Counting) {
         self.duplicates.on_reported();
         counters.duplicates_reported += 1;
     }
 
+    /// Takes the blocks of the next report, for an ACK that is as good as sent.
     pub(crate) fn take_report(
         &mut self,
         negotiated: &Negotiated,

@@ -180,7 +180,7 @@ impl Receiver {
         }
     }
 
-    /// Notes the ACKs that a follower asks for. Apart from the loop, which would be prepared for it.
+    /// Notes the ACKs that a follower asks for. Apart from the loop over followers, which would be prepared for it.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_follower(

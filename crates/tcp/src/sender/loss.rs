@@ -82,6 +82,7 @@ impl Sender {
         self.recovery.enter_fast(&self.sequence, flight_before, sacked_before);
     }
 
+    /// All that was in flight when the recovery began is acknowledged.
     pub(crate) fn leave_recovery(&mut self, now: Instant) {
         self.recovery.leave();
         self.ecn.on_recovery_exit();

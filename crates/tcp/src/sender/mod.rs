@@ -4,7 +4,8 @@
 //! It knows neither the state of the connection nor its peer's stream ([`crate::receiver`]); what both halves need,
 //! the settings and what the handshake agreed on, it is told by whoever calls.
 //!
-//! What always holds: SND.UNA =< SND.NXT =< SND.MAX, and the queue begins at SND.UNA.
+//! What always holds: SND.UNA =< SND.NXT =< SND.MAX, and between two segments the queue begins at SND.UNA, unless that is
+//! the SYN's number or lies behind the FIN's, which take no place in it.
 
 pub(crate) mod chronograph;
 pub(crate) mod congestion;
@@ -97,7 +98,8 @@ impl Sender {
         }
     }
 
-    /// Bytes that are queued and were never sent.
+    /// Numbers behind SND.NXT: bytes that were never sent, and a SYN that was not
+    /// ([`Connection::unsent_len`](crate::Connection::unsent_len) leaves that out).
     #[inline]
     pub(crate) fn unsent_len(&self) -> u32 {
         self.queue.len_from(self.sequence.nxt)
@@ -156,7 +158,7 @@ impl Sender {
 
     /// RFC 5961, 5.2: acceptable is SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
     #[inline]
-    pub(super) fn is_acceptable(&self, ack: SeqNumber) -> bool {
+    pub(crate) fn is_acceptable(&self, ack: SeqNumber) -> bool {
         let behind = self.sequence.una.distance(ack);
         let too_old = behind > 0 && behind.unsigned_abs() > self.sequence.window_max;
         !too_old && !ack.is_after(self.sequence.max)

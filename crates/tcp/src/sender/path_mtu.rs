@@ -350,7 +350,7 @@ impl Sender {
     /// Whether all that is lost is the probe, which says nothing of congestion (RFC 4821, 7.6: "MUST
     /// NOT be treated as an indication of congestion"). It is sent again in shorter segments, whose loss
     /// says what any other does.
-    pub(crate) fn excuses_losses(&self) -> bool {
+    fn excuses_losses(&self) -> bool {
         let Some((start, end)) = self.path_mtu.probe_range() else { return false };
         let is_within = |record: &Record| {
             let is_inside = start.is_at_or_before(record.start) && record.end.is_at_or_before(end);
