@@ -19,9 +19,7 @@ mod train;
 pub use train::Follower;
 
 use crate::connection::{Connection, OwedReset};
-use crate::counters::Counting;
 use crate::event::ConnectionError;
-use crate::receiver::Receiver;
 use crate::receiver::cuts::Cuts;
 use crate::receiver::window_tuning::Observed;
 use crate::state::State;
@@ -190,63 +188,6 @@ impl Connection {
         outcome
     }
 
-    /// First: whether the segment is within the window (RFC 9293, 3.10.7.4); cuts it to that.
-    #[inline]
-    pub(super) fn check_sequence(
-        &mut self,
-        now: Instant,
-        incoming: &mut Incoming<'_>,
-    ) -> Result<(), DropReason> {
-        let next = self.receiver.queue.next();
-        if self.state == State::SynReceived && incoming.flags.contains(TcpFlags::SYN) {
-            self.on_syn_again(now, incoming)?;
-        }
-        let offset = incoming.sequence.distance(next);
-        let len = incoming.len();
-        let window = self.receiver.queue.window();
-        if offset == 0 && len <= window {
-            // In order and within the window: nothing to cut.
-            return Ok(());
-        }
-        if offset < 0 {
-            let old = offset.unsigned_abs();
-            if len <= old {
-                return self.refuse_old(now, incoming, old == len);
-            }
-            // RFC 5961, 4.2: "irrespective of the sequence number". Without its SYN the rest would be data.
-            self.check_syn(now, incoming)?;
-            self.receiver.cut_front(incoming, old, self.totals.bytes_received, &mut self.counters);
-        } else if offset.unsigned_abs() > window {
-            return self.refuse_beyond(now, incoming);
-        }
-        // At the right edge itself, which by the letter is outside: there stand the ACKs of a peer that has filled
-        // the window, and while a gap keeps RCV.NXT behind they would all be lost. Its data finds no room.
-        let start = incoming.sequence.offset_from(next);
-        let room = window.saturating_sub(start);
-        if incoming.payload_len() > room {
-            // What lies beyond the window is not kept, nor is the FIN behind it. With a closed
-            // window the ACK and a reset still count (RFC 9293, 3.10.7.4, MUST-66). A FIN right
-            // behind the window takes no room and is kept.
-            incoming.payload = incoming.payload.take().filter(|_| room > 0);
-            if let Some(payload) = &mut incoming.payload {
-                payload.truncate(room as usize);
-            }
-            incoming.flags = incoming.flags.without(TcpFlags::FIN);
-            (incoming.trimmed, incoming.beyond) = (true, true);
-            if room == 0 {
-                self.receiver.acks.owe_now();
-            }
-        }
-        Ok(())
-    }
-
-    /// RFC 7323, 4.3 (2). Only of a segment whose ACK is acceptable: a blind guess of the sequence number
-    /// alone must not move TS.Recent ahead and have the peer's own segments refused by PAWS.
-    #[inline]
-    fn take_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        self.receiver.take_timestamp_of(now, incoming.header, incoming.began, &mut self.negotiated);
-    }
-
     /// PAWS (RFC 7323, 5.3 R1).
     #[inline]
     fn check_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
@@ -284,22 +225,87 @@ impl Connection {
         Ok(())
     }
 
-    /// Fourth: a SYN in the window (RFC 5961, 4.2): a challenge ACK, and nothing else.
+    /// First: whether the segment is within the window (RFC 9293, 3.10.7.4); cuts it to that.
     #[inline]
-    fn check_syn(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        if !incoming.flags.contains(TcpFlags::SYN) {
+    pub(super) fn check_sequence(
+        &mut self,
+        now: Instant,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let next = self.receiver.queue.next();
+        if self.state == State::SynReceived && incoming.flags.contains(TcpFlags::SYN) {
+            self.on_syn_again(now, incoming)?;
+        }
+        let offset = incoming.sequence.distance(next);
+        let len = incoming.len();
+        let window = self.receiver.queue.window();
+        if offset == 0 && len <= window {
+            // In order and within the window: nothing to cut.
             return Ok(());
         }
-        self.receiver.challenge(now, &mut self.counters);
-        Err(DropReason::BadState)
+        if offset < 0 {
+            let old = offset.unsigned_abs();
+            if len <= old {
+                return self.refuse_old(now, incoming, old == len);
+            }
+            // RFC 5961, 4.2: "irrespective of the sequence number". Without its SYN the rest would be data.
+            self.check_syn(now, incoming)?;
+            self.cut_front(incoming, old);
+        } else if offset.unsigned_abs() > window {
+            return self.refuse_beyond(now, incoming);
+        }
+        // At the right edge itself, which by the letter is outside: there stand the ACKs of a peer that has filled
+        // the window, and while a gap keeps RCV.NXT behind they would all be lost. Its data finds no room.
+        let start = incoming.sequence.offset_from(next);
+        let room = window.saturating_sub(start);
+        if incoming.payload_len() > room {
+            // What lies beyond the window is not kept, nor is the FIN behind it. With a closed
+            // window the ACK and a reset still count (RFC 9293, 3.10.7.4, MUST-66). A FIN right
+            // behind the window takes no room and is kept.
+            incoming.payload = incoming.payload.take().filter(|_| room > 0);
+            if let Some(payload) = &mut incoming.payload {
+                payload.truncate(room as usize);
+            }
+            incoming.flags = incoming.flags.without(TcpFlags::FIN);
+            (incoming.trimmed, incoming.beyond) = (true, true);
+            if room == 0 {
+                self.receiver.acks.owe_now();
+            }
+        }
+        Ok(())
     }
 
-    fn refuse_beyond(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        // RFC 5961, 3.2 drops a reset outside the window in silence.
-        if !incoming.flags.contains(TcpFlags::RST) {
-            self.receiver.challenge(now, &mut self.counters);
+    /// RFC 7323, 4.3 (2). Only of a segment whose ACK is acceptable: a blind guess of the sequence number
+    /// alone must not move TS.Recent ahead and have the peer's own segments refused by PAWS.
+    #[inline]
+    fn take_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) {
+        self.receiver.take_timestamp_of(now, incoming.header, incoming.began, &mut self.negotiated);
+    }
+
+    /// Forgets the first `count` sequence numbers, which arrived before.
+    fn cut_front(&mut self, incoming: &mut Incoming<'_>, count: u32) {
+        let segments = incoming.segments();
+        incoming.began = incoming.began(count);
+        if let Some(payload) = &mut incoming.payload {
+            let old = (count as usize).min(payload.len());
+            incoming.old = self.receiver.find_old(
+                incoming.sequence,
+                &payload.bytes()[..old],
+                self.totals.bytes_received,
+                &mut self.counters,
+            );
+            payload.trim_front(count as usize);
+            if payload.is_empty() {
+                incoming.payload = None;
+            }
+            // What is new of the last may be its FIN.
+            let before_last = segments - 1;
+            let again = incoming.cuts.count_whole(count).min(before_last);
+            self.receiver.note_again(again, &mut self.counters);
+            incoming.cuts = incoming.cuts.behind(count);
         }
-        Err(DropReason::OutOfWindow)
+        incoming.sequence += count;
+        incoming.trimmed = true;
     }
 
     /// The segment lies before RCV.NXT altogether.
@@ -361,6 +367,14 @@ impl Connection {
         }
     }
 
+    fn refuse_beyond(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        // RFC 5961, 3.2 drops a reset outside the window in silence.
+        if !incoming.flags.contains(TcpFlags::RST) {
+            self.receiver.challenge(now, &mut self.counters);
+        }
+        Err(DropReason::OutOfWindow)
+    }
+
     /// Second: RST (RFC 9293, 3.10.7.4; RFC 5961, 3.2).
     #[inline]
     fn check_reset(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
@@ -396,40 +410,21 @@ impl Connection {
         Ok(())
     }
 
+    /// Fourth: a SYN in the window (RFC 5961, 4.2): a challenge ACK, and nothing else.
+    #[inline]
+    fn check_syn(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        if !incoming.flags.contains(TcpFlags::SYN) {
+            return Ok(());
+        }
+        self.receiver.challenge(now, &mut self.counters);
+        Err(DropReason::BadState)
+    }
+
     /// Owes a reset for a segment whose ACK the handshake cannot use, and goes on.
     pub(crate) fn owe_reset_for(&mut self, incoming: &Incoming<'_>) {
         if !incoming.flags.contains(TcpFlags::RST) {
             self.owing.reset =
                 Some(OwedReset { sequence: incoming.header.acknowledgment, acknowledgment: None });
         }
-    }
-}
-
-impl Receiver {
-    /// Forgets the first `count` sequence numbers, which arrived before.
-    fn cut_front(
-        &mut self,
-        incoming: &mut Incoming<'_>,
-        count: u32,
-        received_bytes: u64,
-        counters: &mut Counting,
-    ) {
-        let segments = incoming.segments();
-        incoming.began = incoming.began(count);
-        if let Some(payload) = &mut incoming.payload {
-            let old = (count as usize).min(payload.len());
-            incoming.old =
-                self.find_old(incoming.sequence, &payload.bytes()[..old], received_bytes, counters);
-            payload.trim_front(count as usize);
-            if payload.is_empty() {
-                incoming.payload = None;
-            }
-            // What is new of the last may be its FIN.
-            let before_last = segments - 1;
-            self.note_again(incoming.cuts.count_whole(count).min(before_last), counters);
-            incoming.cuts = incoming.cuts.behind(count);
-        }
-        incoming.sequence += count;
-        incoming.trimmed = true;
     }
 }
