@@ -60,31 +60,6 @@ pub(crate) struct Ecn {
     for_mark: bool,
 }
 
-/// A receiver's part: from a mark on every segment echoes it, until the peer says that it heard.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MarkEcho {
-    is_on: bool,
-}
-
-impl MarkEcho {
-    /// Flags of every segment that carries an ACK.
-    pub(crate) fn flags(&self) -> TcpFlags {
-        if self.is_on { TcpFlags::ECE } else { TcpFlags::NONE }
-    }
-
-    /// Data within the window arrived, ECN being agreed on; RFC 3168, 6.1.3: the echo goes on until CWR comes, and a
-    /// mark on that very packet begins another. Says whether the peer should hear at once.
-    pub(crate) fn on_data(&mut self, flags: TcpFlags, marked: bool) -> bool {
-        let reduced = flags.contains(TcpFlags::CWR);
-        if reduced {
-            self.is_on = false;
-        }
-        let begins = marked && !self.is_on;
-        self.is_on |= marked;
-        begins || reduced
-    }
-}
-
 /// What an ACK means for the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Echo {
@@ -207,5 +182,30 @@ impl Ecn {
         self.owes_cwr = false;
         (self.reduced_at, self.has_reduced) = (self.marked_at, self.has_marked);
         false
+    }
+}
+
+/// A receiver's part: from a mark on every segment echoes it, until the peer says that it heard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MarkEcho {
+    is_on: bool,
+}
+
+impl MarkEcho {
+    /// Flags of every segment that carries an ACK.
+    pub(crate) fn flags(&self) -> TcpFlags {
+        if self.is_on { TcpFlags::ECE } else { TcpFlags::NONE }
+    }
+
+    /// Data within the window arrived, ECN being agreed on; RFC 3168, 6.1.3: the echo goes on until CWR comes, and a
+    /// mark on that very packet begins another. Says whether the peer should hear at once.
+    pub(crate) fn on_data(&mut self, flags: TcpFlags, marked: bool) -> bool {
+        let reduced = flags.contains(TcpFlags::CWR);
+        if reduced {
+            self.is_on = false;
+        }
+        let begins = marked && !self.is_on;
+        self.is_on |= marked;
+        begins || reduced
     }
 }

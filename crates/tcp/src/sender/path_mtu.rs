@@ -330,6 +330,55 @@ impl Connection {
 }
 
 impl Sender {
+    /// The retransmission timer went off, `timeouts` times in a row: is it because long
+    /// segments do not arrive (RFC 4821, 7.7)?
+    pub(crate) fn check_black_hole(
+        &mut self,
+        now: Instant,
+        timeouts: u32,
+        config: &Config,
+        negotiated: &mut Negotiated,
+        counters: &mut Counting,
+    ) {
+        self.path_mtu.forget_probe();
+        let is_off = config.path_probing == PathProbing::Off;
+        if is_off || timeouts < BLACK_HOLE_TIMEOUTS {
+            return;
+        }
+        // What times out is the first segment, as it went last: where that is no longer than what every path takes, options
+        // with it, its length is not what keeps it, however much waits behind it.
+        let mss = u32::from(negotiated.mss_path());
+        // A peer may ask for less than the least that is sent.
+        let options = mss.saturating_sub(negotiated.payload_max());
+        // What ends a record left by itself, whatever left together with it.
+        let len = self.queue.len_of_segment(self.sequence.una, self.recovery.first_len());
+        let is_long = len + options > u32::from(self.path_mtu.default);
+        if is_long && self.path_mtu.on_black_hole(now) {
+            counters.black_holes += 1;
+            self.apply_path_mss(negotiated);
+        }
+    }
+
+    /// SND.UNA moved: a probe may have arrived, or another be due.
+    #[inline]
+    pub(crate) fn check_path_probe(
+        &mut self,
+        now: Instant,
+        negotiated: &mut Negotiated,
+        counters: &mut Counting,
+    ) {
+        if !negotiated.sack {
+            if self.path_mtu.forget_black_hole(now) {
+                self.apply_path_mss(negotiated);
+            }
+            return;
+        }
+        if self.path_mtu.on_ack(now, self.sequence.una) {
+            counters.mtu_probes_arrived += 1;
+            self.apply_path_mss(negotiated);
+        }
+    }
+
     /// Losses were found: is the probe among them?
     pub(crate) fn check_probe_lost(&mut self, counters: &mut Counting) {
         let Some((start, end)) = self.path_mtu.probe_range() else { return };
@@ -366,26 +415,6 @@ impl Sender {
         is_again || (self.recovery.wants_fast() && !self.excuses_losses())
     }
 
-    /// SND.UNA moved: a probe may have arrived, or another be due.
-    #[inline]
-    pub(crate) fn check_path_probe(
-        &mut self,
-        now: Instant,
-        negotiated: &mut Negotiated,
-        counters: &mut Counting,
-    ) {
-        if !negotiated.sack {
-            if self.path_mtu.forget_black_hole(now) {
-                self.apply_path_mss(negotiated);
-            }
-            return;
-        }
-        if self.path_mtu.on_ack(now, self.sequence.una) {
-            counters.mtu_probes_arrived += 1;
-            self.apply_path_mss(negotiated);
-        }
-    }
-
     fn apply_path_mss(&mut self, negotiated: &mut Negotiated) {
         let mss = self.path_mtu.mss();
         self.change_mss(|negotiated| negotiated.set_path_mss(mss), negotiated);
@@ -397,35 +426,6 @@ impl Sender {
         let after = negotiated.payload_max();
         if after != before {
             self.congestion.on_mss_change(after);
-        }
-    }
-
-    /// The retransmission timer went off, `timeouts` times in a row: is it because long
-    /// segments do not arrive (RFC 4821, 7.7)?
-    pub(crate) fn check_black_hole(
-        &mut self,
-        now: Instant,
-        timeouts: u32,
-        config: &Config,
-        negotiated: &mut Negotiated,
-        counters: &mut Counting,
-    ) {
-        self.path_mtu.forget_probe();
-        let is_off = config.path_probing == PathProbing::Off;
-        if is_off || timeouts < BLACK_HOLE_TIMEOUTS {
-            return;
-        }
-        // What times out is the first segment, as it went last: where that is no longer than what every path takes, options
-        // with it, its length is not what keeps it, however much waits behind it.
-        let mss = u32::from(negotiated.mss_path());
-        // A peer may ask for less than the least that is sent.
-        let options = mss.saturating_sub(negotiated.payload_max());
-        // What ends a record left by itself, whatever left together with it.
-        let len = self.queue.len_of_segment(self.sequence.una, self.recovery.first_len());
-        let is_long = len + options > u32::from(self.path_mtu.default);
-        if is_long && self.path_mtu.on_black_hole(now) {
-            counters.black_holes += 1;
-            self.apply_path_mss(negotiated);
         }
     }
 }
