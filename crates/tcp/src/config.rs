@@ -1,6 +1,6 @@
 //! Settings of a connection. Where a tunable of the seeds exists, its name stands beside.
 
-use crate::connection::BUFFER_BYTES_MAX;
+use crate::buffers::BUFFER_BYTES_MAX;
 use crate::ecn::EcnMode;
 use crate::receiver::assembler::AssemblerConfig;
 use crate::sender::congestion::CongestionConfig;

@@ -41,9 +41,6 @@ use std::sync::Arc;
 use time::{Duration, Instant};
 use wire::{SeqNumber, TcpHeader};
 
-/// The largest buffer: no window is larger (RFC 7323, 2.3).
-pub(crate) const BUFFER_BYTES_MAX: usize = 1 << 30;
-
 /// A reset that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwedReset {

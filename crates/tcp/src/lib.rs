@@ -11,6 +11,7 @@
 //! Read first: RFC 9293, 3.10 (event processing), then RFC 7323 (timestamps, window scale), RFC
 //! 5681 and RFC 6675 (congestion, SACK recovery), RFC 6298 (timeouts), RFC 5961 (blind attacks).
 
+mod buffers;
 mod config;
 mod connection;
 mod counters;

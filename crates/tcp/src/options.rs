@@ -1,7 +1,7 @@
 //! What the two SYNs agreed on, and the timestamps of the segments after them (RFC 7323).
 
+use crate::buffers::BUFFER_BYTES_MAX;
 use crate::config::{Config, MSS_MIN, Parameters};
-use crate::connection::BUFFER_BYTES_MAX;
 use time::{Duration, Instant};
 use wire::{SackBlocks, SeqNumber, TcpHeader, TcpOptions, TcpTimestamps};
 

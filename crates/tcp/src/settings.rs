@@ -1,8 +1,9 @@
 //! What the application changes of a connection that stands: its congestion control, when its segments wait, and
 //! the sizes of its buffers.
 
+use crate::buffers::BUFFER_BYTES_MAX;
 use crate::config::Config;
-use crate::connection::{BUFFER_BYTES_MAX, Connection};
+use crate::connection::Connection;
 use crate::sender::congestion::{Algorithm, Controller};
 use std::sync::Arc;
 use time::Instant;

@@ -13,15 +13,14 @@
 //!             read in this round trip  ->  capacity, up to the limit (`tcp_recv_hiwat`)
 //! ```
 //!
-//! Beside us, where a round trip has once taken less than [`NEAR`], no buffer grows beyond
-//! [`NEAR_BYTES_MAX`]: that is a gigabyte a second already, and what waits beyond it only leaves the
-//! processor's caches (5 per cent more CPU time per byte at 6 MiB over the in-process wire).
+//! Beside us it does not grow that far ([`crate::buffers`]).
 //!
 //! The round trip is that of the receiver: how old the timestamp is that the newest data echoes, the
 //! least of a round, because a sender with nothing to send lets echoes grow old. Our clock ticks in
 //! milliseconds; below that, and without timestamps, it is what our own segments measured (the
 //! handshake at least) or how long a whole window takes to turn over, whichever is less.
 
+use crate::buffers::{NEAR, growth_max, is_near};
 use time::{Duration, Instant, nanos};
 use wire::SeqNumber;
 
@@ -30,27 +29,6 @@ const FIRST_ROUND_SEGMENTS: u32 = 10;
 
 /// Segments offered beside twice of what was read.
 const SPARE_SEGMENTS: u32 = 16;
-
-/// A path on which a round trip has taken less than this is a near one.
-const NEAR: Duration = Duration::from_millis(1);
-
-/// The most that a buffer grows to on a near path.
-const NEAR_BYTES_MAX: usize = 1 << 20;
-
-/// Whether a path with this least round trip is a near one.
-pub(crate) fn is_near(rtt_min_ns: Option<u64>) -> bool {
-    rtt_min_ns.is_some_and(|rtt_ns| rtt_ns < nanos(NEAR))
-}
-
-/// How far a buffer may grow towards its limit on a near path, or on another.
-fn bound(limit_bytes: usize, is_near: bool) -> usize {
-    if is_near { limit_bytes.min(NEAR_BYTES_MAX) } else { limit_bytes }
-}
-
-/// How far a buffer may grow towards its limit on a path with this least round trip.
-pub(crate) fn growth_max(limit_bytes: usize, rtt_min_ns: Option<u64>) -> usize {
-    bound(limit_bytes, is_near(rtt_min_ns))
-}
 
 /// A tick of the clock of our timestamps.
 const TICK_US: u32 = 1_000;
@@ -193,7 +171,7 @@ impl WindowTuning {
         // What was read grew: it will have grown again before a larger window takes effect.
         let ahead = (2 * twice).saturating_mul(read - before) / before;
         let is_near = self.was_near || is_near(observed.own_rtt_min_ns);
-        let limit_bytes = bound(self.limit_bytes as usize, is_near);
+        let limit_bytes = growth_max(self.limit_bytes as usize, is_near);
         let wanted = twice.saturating_add(ahead).min(limit_bytes as u64) as usize;
         (wanted > capacity_bytes).then_some(wanted)
     }

@@ -20,10 +20,9 @@ pub(crate) mod rtt;
 pub(crate) mod sent;
 pub(crate) mod sequence;
 
+use crate::buffers::{BUFFER_BYTES_MAX, growth_max, is_near};
 use crate::config::Config;
-use crate::connection::BUFFER_BYTES_MAX;
 use crate::ecn::Ecn;
-use crate::receiver::window_tuning::{growth_max, is_near};
 use crate::sender::chronograph::{Chronograph, Waits};
 use crate::sender::congestion::{
     Congestion as _, Controller, Idle, NON_VALIDATED_PERIOD, WindowUse,
@@ -142,7 +141,8 @@ impl Sender {
     /// What may be in flight grew: while that is sent, as much should be queued behind it.
     pub(crate) fn tune_send_buffer(&mut self) {
         let flight_max = self.congestion.window().min(self.sequence.window);
-        let limit_bytes = growth_max(self.buffer_limit_bytes as usize, self.rtt.min_rtt_ns());
+        let limit_bytes =
+            growth_max(self.buffer_limit_bytes as usize, is_near(self.rtt.min_rtt_ns()));
         let wanted = (flight_max.saturating_mul(2) as usize).min(limit_bytes);
         if wanted > self.queue.capacity() {
             self.queue.set_capacity(wanted);
