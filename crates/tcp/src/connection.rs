@@ -3,7 +3,7 @@
 //! What it sends with and what it receives with are types of their own ([`crate::sender`], [`crate::receiver`]), each made
 //! of parts that own one idea. The state machine joins them; the work on it is split by the direction it comes from:
 //! [`crate::input`] takes segments, [`crate::output`] builds them, [`crate::timeouts`] takes the passing of time,
-//! [`crate::settings`] what the application changes, and this module its other calls.
+//! [`crate::settings`] what is changed of it, and this module its owner's other calls.
 //!
 //! ```text
 //!   append, shutdown, close        on_segment, on_batch_end        on_timeout
@@ -375,6 +375,12 @@ impl Connection {
     #[must_use]
     pub fn congestion_window(&self) -> u32 {
         self.sender.congestion.window()
+    }
+
+    /// The rate at which data is spread now, in bytes per second; `None` where it is not.
+    #[must_use]
+    pub fn pacing_rate(&self) -> Option<u64> {
+        self.sender.pacing_rate(&self.config)
     }
 
     /// The smoothed round-trip time, once measured.

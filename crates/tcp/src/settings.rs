@@ -1,10 +1,13 @@
-//! What the application changes of a connection that stands: its congestion control, when its segments wait, and
-//! the sizes of its buffers.
+//! What is changed of a connection that stands: by the application its congestion control, its pace, when its segments
+//! wait and the sizes of its buffers, and by its owner what path and interface take.
 
 use crate::buffers::BUFFER_BYTES_MAX;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::sender::congestion::{Algorithm, Controller};
+use crate::state::State;
+use crate::timers::Timer;
+use core::num::NonZeroU64;
 use std::sync::Arc;
 use time::Instant;
 
@@ -54,6 +57,18 @@ impl Connection {
             self.sender.tell_round_trip(now);
             self.sender.tell_loss(now, mss);
         }
+    }
+
+    /// Limits the rate from now on: see [`Config::pacing_rate_max`](crate::Config::pacing_rate_max).
+    pub fn set_pacing_rate_max(&mut self, now: Instant, rate: Option<NonZeroU64>) {
+        let before = self.config.pacing_rate_max;
+        if before == rate {
+            return;
+        }
+        self.config_mut().pacing_rate_max = rate;
+        self.sender.pacer.on_rate_max(now, before, rate);
+        self.timers.stop(Timer::Pacing);
+        self.arm_pacing(now);
     }
 
     /// Acknowledges the next segments at once, and what waits for its acknowledgment (TCP_QUICKACK), or does
@@ -119,6 +134,41 @@ impl Connection {
     #[must_use]
     pub fn receive_buffer(&self) -> usize {
         self.receiver.queue.capacity()
+    }
+
+    /// What the path to the peer takes is this now, as interface, route and reports say. Where it is
+    /// less than before, what is outstanding and was too long is sent again (RFC 1191, 6.4; RFC 8201,
+    /// 5.4), which is no sign of congestion.
+    /// The program's own limit ([`Config::mss_max`](crate::Config::mss_max)) holds whatever the path takes.
+    pub fn set_path_mss(&mut self, now: Instant, mss_send_max: u16) {
+        let limit = mss_send_max.min(self.config.mss_max.unwrap_or(u16::MAX));
+        let is_opening = self.is_opening_fast();
+        let may_send = self.state.sends_data() || is_opening;
+        let goes_again = self.sender.set_path_mss(now, limit, may_send, &mut self.negotiated);
+        // While it opens the timer is the SYN-ACK's, and what is lost waits for the handshake.
+        if goes_again && !is_opening {
+            self.timers.stop(Timer::Retransmission);
+            self.timers.set(Timer::Retransmission, self.sender.rtt.expires_at(now));
+        }
+        // What the window had room for may be a small segment of the new size, and wait for more of it.
+        self.arm_persist(now);
+    }
+
+    /// What our interface takes is this now. The SYN of a handshake that is not over says no more, however long it
+    /// waited (RFC 9293, 3.7.1, MUST-67).
+    pub fn set_announced_mss(&mut self, mss: u16) {
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            self.negotiated.lower_mss_announced(mss);
+        }
+    }
+
+    /// The network header of every packet has so many bytes of options from now on: segments are
+    /// shorter by them (RFC 9293, 3.7.1: Eff.snd.MSS), those that are sent again included.
+    pub fn set_network_options(&mut self, len_bytes: u8) {
+        self.sender.change_mss(
+            |negotiated| negotiated.set_network_options(len_bytes),
+            &mut self.negotiated,
+        );
     }
 
     /// Settings to be changed: from now on this connection has a copy of its own, which costs as

@@ -203,6 +203,25 @@ impl Connection {
         }
     }
 
+    /// Runs the timer where new data waits for its release.
+    #[inline]
+    pub(crate) fn arm_pacing(&mut self, now: Instant) {
+        if now < self.sender.pacer.released_at {
+            self.await_release(now);
+        }
+    }
+
+    #[inline(never)]
+    fn await_release(&mut self, now: Instant) {
+        let waits = (self.state.sends_data() || self.answers_early())
+            && self.sender.unsent_len() > 0
+            && self.sender.pacing_budget(now, &self.config, self.negotiated.payload_max()) == 0;
+        if waits && !self.timers.is_set(Timer::Pacing) {
+            self.timers.set(Timer::Pacing, self.sender.pacer.released_at);
+            self.counters.pacing_waits += 1;
+        }
+    }
+
     /// Limits how long what was sent may wait for its acknowledgment, and what cannot be sent for a closed
     /// window, from now on. What waits under such a limit already keeps the time it has waited.
     pub fn set_user_timeout(&mut self, now: Instant, timeout: Option<Duration>) {

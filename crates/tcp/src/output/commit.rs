@@ -9,6 +9,7 @@ use crate::sender::recovery::Again;
 use crate::timers::Timer;
 use counters::trace;
 use time::Instant;
+use wire::SeqNumber;
 
 impl Connection {
     /// The device took the first `taken` segments of the last [`Connection::poll_transmit`].
@@ -176,6 +177,18 @@ impl Connection {
             self.timers.set(Timer::Retransmission, self.sender.rtt.expires_at(now));
         } else {
             self.timers.set_if_idle(Timer::Retransmission, self.sender.rtt.expires_at(now));
+        }
+    }
+
+    /// A segment of `len` bytes was sent to find out whether the path takes it.
+    fn on_mtu_probe_sent(&mut self, start: SeqNumber, len: u32) {
+        let options = u32::from(self.negotiated.mss_path())
+            .saturating_sub(self.receiver.payload_room(&self.negotiated));
+        let mss = u16::try_from(len + options).unwrap_or(u16::MAX);
+        // One that came out no longer than the others, for want of spans, tells nothing.
+        if mss > self.sender.path_mtu.mss() {
+            self.sender.path_mtu.on_probe_sent(start, start + len, mss);
+            self.counters.mtu_probes_sent += 1;
         }
     }
 

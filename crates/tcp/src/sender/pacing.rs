@@ -22,10 +22,8 @@
 //! do for every connection on a Linux host without the fq scheduler.
 
 use crate::config::Config;
-use crate::connection::Connection;
 use crate::sender::Sender;
 use crate::sender::congestion::Congestion as _;
-use crate::timers::Timer;
 use core::num::NonZeroU64;
 use time::{Duration, Instant, nanos};
 
@@ -65,7 +63,7 @@ pub enum Pacing {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
     /// When all that was sent will have had its time.
-    released_at: Instant,
+    pub(crate) released_at: Instant,
     /// Bytes that need not wait.
     free_bytes: u32,
     /// Until then nothing goes, whatever the rate is and be there none.
@@ -90,7 +88,12 @@ impl Pacer {
 
     /// The highest rate changes, and what is left of the time of what was sent with it: who changes it often has not
     /// more for that.
-    fn on_rate_max(&mut self, now: Instant, before: Option<NonZeroU64>, rate: Option<NonZeroU64>) {
+    pub(crate) fn on_rate_max(
+        &mut self,
+        now: Instant,
+        before: Option<NonZeroU64>,
+        rate: Option<NonZeroU64>,
+    ) {
         if self.is_held(now) {
             return;
         }
@@ -136,45 +139,6 @@ impl Pacer {
 
 fn bytes_in(rate: u64, duration: Duration) -> u64 {
     rate.saturating_mul(nanos(duration) / 1_000) / 1_000_000
-}
-
-impl Connection {
-    /// The rate at which data is spread now, in bytes per second; `None` where it is not.
-    #[must_use]
-    pub fn pacing_rate(&self) -> Option<u64> {
-        self.sender.pacing_rate(&self.config)
-    }
-
-    /// Limits the rate from now on: see [`Config::pacing_rate_max`](crate::Config::pacing_rate_max).
-    pub fn set_pacing_rate_max(&mut self, now: Instant, rate: Option<NonZeroU64>) {
-        let before = self.config.pacing_rate_max;
-        if before == rate {
-            return;
-        }
-        self.config_mut().pacing_rate_max = rate;
-        self.sender.pacer.on_rate_max(now, before, rate);
-        self.timers.stop(Timer::Pacing);
-        self.arm_pacing(now);
-    }
-
-    /// Runs the timer where new data waits for its release.
-    #[inline]
-    pub(crate) fn arm_pacing(&mut self, now: Instant) {
-        if now < self.sender.pacer.released_at {
-            self.await_release(now);
-        }
-    }
-
-    #[inline(never)]
-    fn await_release(&mut self, now: Instant) {
-        let waits = (self.state.sends_data() || self.answers_early())
-            && self.sender.unsent_len() > 0
-            && self.sender.pacing_budget(now, &self.config, self.negotiated.payload_max()) == 0;
-        if waits && !self.timers.is_set(Timer::Pacing) {
-            self.timers.set(Timer::Pacing, self.sender.pacer.released_at);
-            self.counters.pacing_waits += 1;
-        }
-    }
 }
 
 impl Sender {

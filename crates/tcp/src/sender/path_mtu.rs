@@ -20,15 +20,12 @@
 //! no sign of congestion (RFC 4821, 7.6). Sizes here are MSS: with TCP options, without headers.
 
 use crate::config::Config;
-use crate::connection::Connection;
 use crate::counters::Counting;
 use crate::options::Negotiated;
 use crate::sender::Sender;
 use crate::sender::congestion::Congestion as _;
 use crate::sender::recovery::RecoveryState;
 use crate::sender::sent::Record;
-use crate::state::State;
-use crate::timers::Timer;
 use time::{Duration, Instant};
 use wire::SeqNumber;
 
@@ -269,67 +266,32 @@ impl PathMtu {
     }
 }
 
-impl Connection {
-    /// What the path to the peer takes is this now, as interface, route and reports say. Where it is
-    /// less than before, what is outstanding and was too long is sent again (RFC 1191, 6.4; RFC 8201,
-    /// 5.4), which is no sign of congestion.
-    /// The program's own limit ([`Config::mss_max`](crate::Config::mss_max)) holds whatever the path takes.
-    pub fn set_path_mss(&mut self, now: Instant, mss_send_max: u16) {
-        let asked = self.config.mss_max.unwrap_or(u16::MAX);
-        self.sender.path_mtu.set_limit(mss_send_max.min(asked));
-        let before = self.negotiated.payload_max();
-        self.sender.apply_path_mss(&mut self.negotiated);
-        let after = self.negotiated.payload_max();
-        let is_opening = self.is_opening_fast();
-        let may_send = self.state.sends_data() || is_opening;
-        if after < before && may_send && self.sender.recovery.has_longer(after) {
-            if self.sender.recovery.state() == RecoveryState::Fast {
-                // All of it is sent again, which ends this recovery for the window as well.
-                self.sender.congestion.on_recovery_exit(now);
-            }
-            self.sender.path_mtu.forget_probe();
-            self.sender.recovery.on_path_change(&self.sender.sequence, after);
-            // While it opens the timer is the SYN-ACK's, and what is lost waits for the handshake.
-            if !is_opening {
-                self.timers.stop(Timer::Retransmission);
-                self.timers.set(Timer::Retransmission, self.sender.rtt.expires_at(now));
-            }
-        }
-        // What the window had room for may be a small segment of the new size, and wait for more of it.
-        self.arm_persist(now);
-    }
-
-    /// What our interface takes is this now. The SYN of a handshake that is not over says no more, however long it
-    /// waited (RFC 9293, 3.7.1, MUST-67).
-    pub fn set_announced_mss(&mut self, mss: u16) {
-        if matches!(self.state, State::SynSent | State::SynReceived) {
-            self.negotiated.lower_mss_announced(mss);
-        }
-    }
-
-    /// The network header of every packet has so many bytes of options from now on: segments are
-    /// shorter by them (RFC 9293, 3.7.1: Eff.snd.MSS), those that are sent again included.
-    pub fn set_network_options(&mut self, len_bytes: u8) {
-        self.sender.change_mss(
-            |negotiated| negotiated.set_network_options(len_bytes),
-            &mut self.negotiated,
-        );
-    }
-
-    /// A segment of `len` bytes was sent to find out whether the path takes it.
-    pub(crate) fn on_mtu_probe_sent(&mut self, start: SeqNumber, len: u32) {
-        let options = u32::from(self.negotiated.mss_path())
-            .saturating_sub(self.receiver.payload_room(&self.negotiated));
-        let mss = u16::try_from(len + options).unwrap_or(u16::MAX);
-        // One that came out no longer than the others, for want of spans, tells nothing.
-        if mss > self.sender.path_mtu.mss() {
-            self.sender.path_mtu.on_probe_sent(start, start + len, mss);
-            self.counters.mtu_probes_sent += 1;
-        }
-    }
-}
-
 impl Sender {
+    /// What interface, route and reports allow is this now. What is outstanding and too long for it counts as lost, which
+    /// is no sign of congestion, in a state in which it `may_send` that again. Says whether there is any.
+    pub(crate) fn set_path_mss(
+        &mut self,
+        now: Instant,
+        limit: u16,
+        may_send: bool,
+        negotiated: &mut Negotiated,
+    ) -> bool {
+        self.path_mtu.set_limit(limit);
+        let before = negotiated.payload_max();
+        self.apply_path_mss(negotiated);
+        let after = negotiated.payload_max();
+        if after >= before || !may_send || !self.recovery.has_longer(after) {
+            return false;
+        }
+        if self.recovery.state() == RecoveryState::Fast {
+            // All of it is sent again, which ends this recovery for the window as well.
+            self.congestion.on_recovery_exit(now);
+        }
+        self.path_mtu.forget_probe();
+        self.recovery.on_path_change(&self.sequence, after);
+        true
+    }
+
     /// The retransmission timer went off, `timeouts` times in a row: is it because long
     /// segments do not arrive (RFC 4821, 7.7)?
     pub(crate) fn check_black_hole(
@@ -420,7 +382,12 @@ impl Sender {
         self.change_mss(|negotiated| negotiated.set_path_mss(mss), negotiated);
     }
 
-    fn change_mss(&mut self, change: impl FnOnce(&mut Negotiated), negotiated: &mut Negotiated) {
+    /// Changes what was agreed on, and with it perhaps the length of segments.
+    pub(crate) fn change_mss(
+        &mut self,
+        change: impl FnOnce(&mut Negotiated),
+        negotiated: &mut Negotiated,
+    ) {
         let before = negotiated.payload_max();
         change(negotiated);
         let after = negotiated.payload_max();
