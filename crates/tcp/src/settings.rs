@@ -5,40 +5,12 @@ use crate::buffers::BUFFER_BYTES_MAX;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::sender::congestion::{Algorithm, Controller};
+use crate::sender::cork::Cork;
 use crate::state::State;
 use crate::timers::Timer;
 use core::num::NonZeroU64;
 use std::sync::Arc;
 use time::Instant;
-
-/// Whether segments that are not full wait for more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Cork {
-    #[default]
-    Out,
-    /// They do.
-    In,
-    /// They do while something is in flight: see [`Connection::ease_cork`].
-    Eased,
-}
-
-impl Cork {
-    #[inline]
-    pub(crate) fn on_append(&mut self) {
-        if *self == Self::Eased {
-            *self = Self::In;
-        }
-    }
-
-    #[inline]
-    pub(crate) fn holds_back(self, in_flight: bool) -> bool {
-        match self {
-            Self::Out => false,
-            Self::In => true,
-            Self::Eased => in_flight,
-        }
-    }
-}
 
 impl Connection {
     /// Small segments are sent at once from now on, or no more.

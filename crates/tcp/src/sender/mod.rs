@@ -9,6 +9,7 @@
 
 pub(crate) mod chronograph;
 pub(crate) mod congestion;
+pub(crate) mod cork;
 pub(crate) mod feedback;
 mod loss;
 pub(crate) mod pacing;
@@ -27,13 +28,13 @@ use crate::sender::chronograph::{Chronograph, Waits};
 use crate::sender::congestion::{
     Congestion as _, Controller, Idle, NON_VALIDATED_PERIOD, WindowUse,
 };
+use crate::sender::cork::Cork;
 use crate::sender::pacing::Pacer;
 use crate::sender::path_mtu::PathMtu;
 use crate::sender::queue::SendQueue;
 use crate::sender::recovery::Recovery;
 use crate::sender::rtt::RttEstimator;
 use crate::sender::sequence::SendSequence;
-use crate::settings::Cork;
 use time::Instant;
 use wire::SeqNumber;
 
