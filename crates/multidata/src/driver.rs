@@ -45,8 +45,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # }
 /// ```
 ///
-/// Where a turn has brought several frames for tasks it says [`Turn::Again`], and what tasks of the same thread send and close
-/// until the next turn, of up to 16 KiB, leaves with that: together, and not a packet each.
+/// Where a turn has brought several frames for tasks, or while they send, it says [`Turn::Again`], and what tasks of the
+/// same thread send and close until the next turn, of up to 16 KiB, leaves with that: together, and not a packet each.
 ///
 /// The loop is to come back soon: for as long as it does something else, what arrives waits, and so do timers and what was
 /// left to the next turn, for 40 ms at most, which is how long it takes one of the stack's threads to notice. Sockets may
@@ -184,11 +184,13 @@ impl Driver {
             return Turn::Ended;
         }
         let now = squeue.now();
-        let came_before = core.discipline.arrived();
+        // A task that has not read everything yet, because it lets others run between, is woken by nothing.
+        let (came_before, is_sending) = (core.discipline.arrived(), core.pace.has_unpolled());
         core.run(now);
         // With one frame there is one answer, which goes soonest by itself.
         let has_several = core.discipline.arrived().saturating_sub(came_before) > 1;
-        if has_several && core.waiting.wakes_tasks() && !core.watch.is_led() {
+        let may_send = is_sending || core.waiting.wakes_tasks();
+        if has_several && may_send && !core.watch.is_led() {
             self.state = State::Yields;
             core.begin_yielding(now);
             squeue.release(core);

@@ -175,6 +175,49 @@ fn what_woken_tasks_send_leaves_together_behind_them() {
     assert!(is_together);
 }
 
+/// A task lets others run before it has read everything, as tokio has it: what comes meanwhile wakes nobody.
+#[test]
+fn what_a_task_sends_that_has_more_to_read_leaves_together_as_well() {
+    let (left, right) = pair();
+    let address = SocketAddr::new(LEFT.parse().expect("an address"), 53);
+    let near = UdpSocket::bind(&left, address).expect("a free port");
+    let far = UdpSocket::bind(&right, "0.0.0.0:0").expect("a free port");
+    let mut driver = left.drivers().expect("it is watched").remove(0);
+    let context = &mut Context::from_waker(Waker::noop());
+    // Says how many it could echo.
+    let mut echo = |count_max: usize| {
+        for count in 0..count_max {
+            let received = near.poll_recv_from(context, &mut [0]);
+            let Poll::Ready(Ok((1, from))) = received else { return count };
+            let sent = near.poll_send_to(context, b"y", Some(from));
+            assert!(matches!(sent, Poll::Ready(Ok(1))));
+        }
+        count_max
+    };
+    let ask = || (0..4).for_each(|_| _ = far.send_to(b"x", address).expect("a route"));
+    // At first neither knows where the other is.
+    ask();
+    while echo(1) == 0 {
+        driver.turn();
+        std::thread::yield_now();
+    }
+    // Where this thread was held up the stack's own took its part.
+    let is_together = (0..20).any(|_| {
+        settle(&mut driver);
+        while echo(1) > 0 {}
+        let mut counts = [0; 2];
+        ask();
+        driver.turn();
+        let few = taken_by(&left, || counts[0] = echo(2));
+        ask();
+        driver.turn();
+        let rest = taken_by(&left, || counts[1] = echo(7));
+        let behind = taken_by(&left, || _ = driver.turn());
+        (counts, few, rest, behind) == ([2, 6], [0, 0], [0, 0], [1, 6])
+    });
+    assert!(is_together);
+}
+
 #[test]
 fn what_woken_tasks_close_leaves_with_what_they_send() {
     let (left, right) = pair();

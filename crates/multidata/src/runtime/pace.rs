@@ -105,6 +105,11 @@ impl Pace {
         now >= self.poll_at || !self.has_little_unpolled()
     }
 
+    /// Whether something was written since the devices were polled.
+    pub(crate) fn has_unpolled(&self) -> bool {
+        self.unpolled_bytes > 0
+    }
+
     /// Whether little was written since the devices were polled.
     pub(super) fn has_little_unpolled(&self) -> bool {
         self.unpolled_bytes < POLL_BYTES
