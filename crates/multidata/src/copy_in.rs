@@ -154,6 +154,11 @@ impl CopyIn {
         Layout { is_block_shared, sums: self.sums(sums), ..self.layout(block_len) }
     }
 
+    /// Whether what is known of a socket's datagrams changes anything.
+    pub(crate) fn minds_datagrams(&self) -> bool {
+        self.block == BlockSize::Segment || self.hand_over_segments.is_some() || self.fold_checksum
+    }
+
     fn sums(&self, sums: Sums) -> Sums {
         if self.fold_checksum { sums } else { Sums::None }
     }

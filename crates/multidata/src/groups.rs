@@ -11,10 +11,11 @@
 
 use crate::Stack;
 use crate::copy_in::{Copied, Layout};
+use crate::runtime::squeue::Core;
 use batch::Chunks;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use stack::{DatagramPlan, SocketError};
+use stack::{DatagramPlan, SocketError, SocketId};
 
 /// Payload of one group in bytes: the longest that a length of 16 bits can say, so that a packet that is
 /// too long stands alone.
@@ -24,8 +25,8 @@ const GROUP_BYTES_MAX: usize = u16::MAX as usize;
 const GROUP_PACKETS_MAX: usize = 256;
 
 thread_local! {
-    /// Empty between two calls; its memory is reused.
-    static COPIED: Cell<Copied> = Cell::new(Copied::default());
+    /// Empty between two calls; its memory is reused. Boxed, for a call takes it out.
+    static COPIED: Cell<Option<Box<Copied>>> = const { Cell::new(None) };
 }
 
 /// What is known of a socket's datagrams since the last one: asking before would take the lock twice.
@@ -43,7 +44,20 @@ impl LastPlan {
         }
     }
 
-    pub(crate) fn set(&self, plan: DatagramPlan) {
+    /// Asks again, for the next ones, where how they are laid into blocks depends on it.
+    pub(crate) fn renew(
+        &self,
+        stack: &Stack,
+        core: &mut Core,
+        id: SocketId,
+    ) -> Result<(), SocketError> {
+        if stack.tunables().minds_datagrams() {
+            self.set(core.shard.datagram_plan(id)?);
+        }
+        Ok(())
+    }
+
+    fn set(&self, plan: DatagramPlan) {
         self.packet_len_bytes.store(plan.packet_len_bytes, Ordering::Relaxed);
         self.needs_sums.store(plan.needs_sums, Ordering::Relaxed);
     }
@@ -147,12 +161,12 @@ fn copy<'a, T>(
     if payloads.clone().map(<[u8]>::len).sum::<usize>() > GROUP_BYTES_MAX {
         return Err(SocketError::MessageTooLong);
     }
-    let mut copied = COPIED.try_with(Cell::take).unwrap_or_default();
+    let mut copied = COPIED.try_with(Cell::take).unwrap_or_default().unwrap_or_default();
     let filled = stack.fill(&mut copied, layout, payloads, None);
     let taken = filled.map(|_| take(&mut copied));
     // What could not be copied to its end.
     copied.chunks.clear();
     // A thread that is ending has it no more.
-    let _ = COPIED.try_with(|it| it.set(copied));
+    let _ = COPIED.try_with(|it| it.set(Some(copied)));
     taken.map_err(|_| SocketError::NoMemory)
 }

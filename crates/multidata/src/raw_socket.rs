@@ -165,7 +165,7 @@ impl RawSocket {
             None => core.shard.raw_send(id, to, copied.clone())?,
             Some(from) => core.shard.raw_send_forwarded(id, from, to, copied.clone())?,
         }
-        self.last_plan.set(core.shard.datagram_plan(id)?);
+        self.last_plan.renew(&self.socket.stack, core, id)?;
         layout.count(&mut core.counters, copied.len());
         core.pace.on_written(copied.len());
         Ok(copied.len())

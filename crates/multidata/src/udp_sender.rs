@@ -186,9 +186,7 @@ impl UdpSender<'_> {
 
     fn on_queued(&self, core: &mut Core, len: usize) -> Result<(), SocketError> {
         core.pace.on_written(len);
-        // For the next one: asking before would take the lock twice.
-        self.last_plan.set(core.shard.datagram_plan(self.socket.id)?);
-        Ok(())
+        self.last_plan.renew(&self.socket.stack, core, self.socket.id)
     }
 
     fn layout(&self) -> Layout {

@@ -51,8 +51,7 @@ impl RawSocket {
                 core.pace.on_written(len);
                 sent += count;
             }
-            self.last_plan.set(core.shard.datagram_plan(id)?);
-            Ok(())
+            self.last_plan.renew(&self.socket.stack, core, id)
         });
         (sent, outcome)
     }
