@@ -172,9 +172,11 @@ impl HeaderTemplate {
     /// Whether routers must refuse instead of fragment what is too long for them; in IPv6 they
     /// always do.
     pub fn set_dont_fragment(&mut self, dont_fragment: bool) {
-        if let Header::Ipv4 { bytes, sum, options } = &mut self.header {
+        if let Header::Ipv4 { bytes, sum, .. } = &mut self.header {
+            let before = u16::from_be_bytes([bytes[6], bytes[7]]);
             bytes[6] = if dont_fragment { 0x40 } else { 0 };
-            *sum = sum_of(bytes, options);
+            let after = u16::from_be_bytes([bytes[6], bytes[7]]);
+            *sum = replaced(*sum, before, after);
         }
     }
 }
@@ -199,9 +201,8 @@ fn ipv4(
         destination,
         payload_len: 0,
     };
-    repr.emit(&mut bytes);
+    repr.emit_unsummed(&mut bytes);
     bytes[2..4].fill(0);
-    bytes[10..12].fill(0);
     Header::Ipv4 { bytes, sum: sum_of(&bytes, &None), options: None }
 }
 
@@ -226,6 +227,13 @@ fn ipv6(source: IpAddr, destination: IpAddr, protocol: u8, hop_limit: u8, dscp_e
 
 fn sum_of(bytes: &[u8; Ipv4Repr::LEN], options: &Option<Arc<Ipv4Options>>) -> u32 {
     u32::from(checksum::sum(bytes)) + u32::from(checksum::sum(bytes_of(options)))
+}
+
+/// The sum with one word in the place of another (RFC 1624, 3), which every datagram asks for.
+fn replaced(sum: u32, before: u16, after: u16) -> u32 {
+    let sum = sum + u32::from(!before) + u32::from(after);
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (folded & 0xffff) + (folded >> 16)
 }
 
 fn bytes_of(options: &Option<Arc<Ipv4Options>>) -> &[u8] {

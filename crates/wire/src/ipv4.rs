@@ -216,6 +216,17 @@ impl Ipv4Repr {
     /// # Panics
     /// Where `out` is shorter than [`Ipv4Repr::LEN`].
     pub fn emit(&self, out: &mut [u8]) {
+        self.emit_unsummed(out);
+        let checksum = !checksum::sum(&out[..Self::LEN]);
+        out[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// As [`Ipv4Repr::emit`], with a checksum of zero.
+    ///
+    /// # Panics
+    /// As [`Ipv4Repr::emit`].
+    #[inline]
+    pub fn emit_unsummed(&self, out: &mut [u8]) {
         let total_len = u16::try_from(self.payload_len + Self::LEN).unwrap_or(u16::MAX);
         let flags = if self.dont_fragment { DONT_FRAGMENT } else { 0 }
             | if self.more_fragments { MORE_FRAGMENTS } else { 0 }
@@ -231,8 +242,6 @@ impl Ipv4Repr {
         out[10..12].fill(0);
         out[12..16].copy_from_slice(&self.source.octets());
         out[16..20].copy_from_slice(&self.destination.octets());
-        let checksum = !checksum::sum(out);
-        out[10..12].copy_from_slice(&checksum.to_be_bytes());
     }
 }
 

@@ -62,8 +62,8 @@ fn any_template() -> impl Strategy<Value = HeaderTemplate> {
             };
             let mut template =
                 HeaderTemplate::new(source, destination, protocol, hop_limit, dscp_ecn);
-            template.set_dont_fragment(dont_fragment);
             template.set_options(options);
+            template.set_dont_fragment(dont_fragment);
             template
         },
     )
