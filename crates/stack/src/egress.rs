@@ -231,6 +231,8 @@ impl Shard {
         share_max: usize,
         unscreened: &mut Unscreened,
     ) {
+        // Of messages to one neighbour the first looks it up.
+        let mut found = None;
         while self.network.interfaces[id].offered.len() + unscreened.len() < share_max
             && out.room_packets() > 0
         {
@@ -252,7 +254,12 @@ impl Shard {
                 }
                 continue;
             }
-            match interface.resolve(now, packet.next_hop) {
+            let destination = match found {
+                Some((next_hop, destination)) if next_hop == packet.next_hop => destination,
+                _ => interface.resolve(now, packet.next_hop),
+            };
+            found = Some((packet.next_hop, destination));
+            match destination {
                 Destination::Pending => {
                     let NextHop::Neighbour(address) = packet.next_hop else { continue };
                     let dropped = interface.neighbours.enqueue(address, packet);

@@ -71,7 +71,7 @@ impl Network {
 }
 
 /// Where a packet goes once its network header is on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextHop {
     /// To this neighbour, whose hardware address must be found first.
     Neighbour(IpAddr),
