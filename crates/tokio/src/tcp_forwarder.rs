@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 /// Takes the connections to all addresses of a prefix and all ports, before they are answered; see
-/// [`multidata::TcpForwarder`]. `examples/forwarder.rs` relays those of a whole network namespace.
+/// [`multidata::TcpForwarder`]. `examples/forwarder` relays those of a whole network namespace.
 #[derive(Debug)]
 pub struct TcpForwarder {
     socket: multidata::TcpForwarder,

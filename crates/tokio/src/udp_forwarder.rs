@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
 /// Takes the datagrams to all addresses of a prefix and all ports that no UDP socket has, and sends from
-/// there; see [`multidata::UdpForwarder`]. `examples/forwarder.rs` relays those of a whole network namespace.
+/// there; see [`multidata::UdpForwarder`]. `examples/forwarder` relays those of a whole network namespace.
 ///
 /// Any number of tasks may send and receive by one forwarder; a datagram goes to one of them.
 #[derive(Debug)]

@@ -1,16 +1,17 @@
-//! The relay of `examples/forwarder.rs` between a guest on a wire and the kernel's own sockets, in a network of
+//! The relay of `examples/forwarder` between a guest on a wire and the kernel's own sockets, in a network of
 //! the test's own.
 
-#[path = "../examples/forwarder.rs"]
+#[path = "../examples/forwarder/main.rs"]
 #[allow(dead_code)]
 mod forwarder;
 #[path = "../../multidata/tests/kernel/mod.rs"]
 mod kernel;
 
-use forwarder::{
-    ABROAD, GATEWAY, GATEWAY_V6, LEASED, Leases, NAME_SERVER, NAME_SERVER_V6, PREFIX_V6, Policy,
-    name_server, relay, serve_machines,
+use forwarder::machines::{
+    ABROAD, GATEWAY, GATEWAY_V6, LEASED, Machines, NAME_SERVER, NAME_SERVER_V6, PREFIX_V6,
+    serve_machines,
 };
+use forwarder::{Policy, name_server, published, relay};
 use linux::{Interface, StreamConfig, StreamDevice};
 use multidata::device::{HardwareAddress, Medium, WireConfig, WireEnd, wire};
 use multidata::dhcp::{CLIENT_PORT, ClientConfig, SERVER_PORT};
@@ -39,6 +40,7 @@ const TESTS: &[kernel::Test] = &[
     ("a_flow_of_datagrams_that_is_idle_is_forgotten", forgotten),
     ("a_question_for_a_name_is_forgotten_earlier", forgotten_question),
     ("virtual_machines_are_leased_addresses_and_reach_the_outside", machines),
+    ("ports_of_this_host_lead_to_virtual_machines", ports),
     ("a_virtual_machine_that_comes_back_finds_the_same_router", same_router),
     ("virtual_machines_ask_the_name_server_of_the_outside", names),
     ("a_virtual_machine_beyond_the_addresses_waits_for_one", too_many),
@@ -77,7 +79,7 @@ fn guest(policy: Policy) -> Stack {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let relay = relay(relayed, Arc::new(Leases::new(LEASED)), policy);
+        let relay = relay(relayed, Arc::new(Machines::new(LEASED)), policy);
         runtime.block_on(relay).expect_err("until the wire is gone");
     });
     let interface = InterfaceConfig::new("10.0.2.100/24".parse().expect("a network"))
@@ -333,18 +335,29 @@ fn forgotten_question() {
 }
 
 /// A relay for machines that call at a Unix socket of this name, and the name.
-fn network(name: &str, leased: RangeInclusive<Ipv4Addr>) -> PathBuf {
+fn network_with(name: &str, leased: RangeInclusive<Ipv4Addr>, ways: Vec<String>) -> PathBuf {
     let path = std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id()));
     // One that an earlier run left.
     drop(UnixListener::bind(&path).expect("nobody has it"));
     let at = path.to_str().expect("UTF-8").to_owned();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let served =
-            runtime.expect("a runtime").block_on(serve_machines(&at, leased, Policy::default()));
+        let served = runtime.expect("a runtime").block_on(async {
+            let machines = Arc::new(Machines::new(leased));
+            for way in ways {
+                let way = published::open(way.parse().expect("a way"), Arc::clone(&machines));
+                tokio::spawn(way.await.expect("a free port"));
+            }
+            serve_machines(&at, machines, Policy::default()).await
+        });
         served.expect("it serves for ever");
     });
     path
+}
+
+/// The same where no port of this host leads inside.
+fn network(name: &str, leased: RangeInclusive<Ipv4Addr>) -> PathBuf {
+    network_with(name, leased, Vec::new())
 }
 
 /// The socket at which a machine calls.
@@ -412,6 +425,52 @@ fn machines() {
             let refused = TcpStream::connect(machine, nowhere).expect_err("nobody listens there");
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         }
+    }
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+fn ports() {
+    let free = || {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        listener.local_addr().expect("bound")
+    };
+    let ([at, nowhere, by_ipv6], inside) = ([free(), free(), free()], "10.0.2.16:22");
+    let second_v6 = Ipv6Addr::from(PREFIX_V6.to_bits() | 0x16);
+    let ways = vec![
+        format!("{at}={inside}"),
+        format!("{nowhere}=10.0.2.99:22"),
+        format!("{by_ipv6}=[{second_v6}]:22"),
+    ];
+    let path = network_with("ports", LEASED, ways);
+    let first = asking(&path, 1);
+    assert_eq!(leased(&first, PATIENCE), Some(Ipv4Addr::new(10, 0, 2, 15)));
+    let interface = InterfaceConfig::default().dhcp(ClientConfig::default());
+    let second = machine(&path, 2, interface.address(Cidr::new(second_v6.into(), 64).expect("64")));
+    assert_eq!(leased(&second, PATIENCE), Some(Ipv4Addr::new(10, 0, 2, 16)));
+    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    for (at, any) in [at, by_ipv6].into_iter().zip(any) {
+        let listener = multidata::TcpListener::bind(&second, (any, 22)).expect("a free port");
+        let mut outer = std::net::TcpStream::connect(at).expect("it is published");
+        let (mut inner, from) = listener.accept().expect("it leads here");
+        assert_eq!(from.is_ipv4(), any.is_ipv4());
+        if from.is_ipv4() {
+            assert_eq!(from.ip(), IpAddr::V4(GATEWAY));
+        }
+        assert_carried(&mut inner, &mut outer);
+        // An end is an end at the other side.
+        outer.shutdown(Shutdown::Write).expect("open");
+        assert_eq!(inner.read(&mut [0]).expect("in order"), 0);
+    }
+    // Nobody listens any more; nobody has the address.
+    for at in [at, nowhere] {
+        let mut outer = std::net::TcpStream::connect(at).expect("it is published");
+        outer.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        let ended = outer.read(&mut [0]).expect_err("no end in order");
+        assert_eq!(ended.kind(), ErrorKind::ConnectionReset, "{at}");
+    }
+    for wrong in ["22=10.0.2.15:22", "127.0.0.1:22", "127.0.0.1:22=here:22"] {
+        let error = wrong.parse::<published::Way>().expect_err("no way");
+        assert!(error.starts_with(wrong), "{error}");
     }
     std::fs::remove_file(&path).expect("it is there");
 }

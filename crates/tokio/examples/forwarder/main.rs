@@ -1,5 +1,6 @@
 //! A TUN interface whose every TCP connection, datagram and ping goes on over the kernel's sockets, as tun2socks and
-//! the networks of virtual machines do it: `cargo run -p multidata-tokio --example forwarder [--host-loopback] [NAME]`. Pings do
+//! the networks of virtual machines do it: `cargo run -p multidata-tokio --example forwarder [--host-loopback] [NAME]
+//! [LISTEN=TO]..`. Pings do
 //! where the system lets this user send some (`sysctl net.ipv4.ping_group_range`), and are not answered where it does not.
 //!
 //! The interface is opened here and moved to a namespace, which has no other way out:
@@ -35,72 +36,47 @@
 //! listens on this host's loopback addresses, as slirp's does; it is not offered unasked, as that is often for nobody else.
 //! This host's other addresses lead to it, as to any host.
 //!
+//! TCP ports of this host lead inside where that is asked for, as slirp's `hostfwd` and pasta's `-t` have it: with
+//! `127.0.0.1:2222=10.0.2.15:22` behind the name who connects to the first reaches the second, at whichever machine has that
+//! address, from the router's.
+//!
 //! For IPv6 the forwarder speaks as a router (RFC 4861), of which a machine has an address (RFC 4862), the same DNS server
 //! (RFC 8106), and the MTU. It has a way out by it only while this host has one (told within some ten seconds), since a
 //! useless one would be tried and found useless for each connection. An address of a network like this (RFC 4193) lets
 //! machines prefer IPv4 to it where a name has addresses of both (RFC 6724).
 
-use linux::{StreamConfig, StreamDevice, TapConfig, TapDevice, TapKind};
-use multidata::device::{HardwareAddress, Queue};
-use multidata::dhcp::{Answer, CLIENT_PORT, SERVER_PORT, Server, ServerConfig};
-use multidata::ip::{Cidr, IcmpErrorKind, NameServers, PrefixInformation, RouterAdvertisement};
-use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack, time};
-use multidata_tokio::{
-    PendingConnection, RawSocket, ReadHalf, TcpForwarder, UdpForwarder, UdpSocket as InnerSocket,
-    WriteHalf,
+pub(crate) mod machines;
+pub(crate) mod published;
+
+use linux::{TapConfig, TapDevice, TapKind};
+use machines::{
+    GATEWAY, GATEWAY_V6, LEASED, Link, Machines, NAME_SERVER, NAME_SERVER_V6, PREFIX_LEN,
+    PREFIX_LEN_V6, advertise, lease_addresses, serve_machines,
 };
+use multidata::device::Queue;
+use multidata::dhcp::SERVER_PORT;
+use multidata::ip::{Cidr, IcmpErrorKind};
+use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack};
+use multidata_tokio::{
+    PendingConnection, RawSocket, ReadHalf, TcpForwarder, TcpStream as Inner, UdpForwarder,
+    UdpSocket as InnerSocket, WriteHalf,
+};
+use published::Way;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
-use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::tcp::{ReadHalf as OuterReadHalf, WriteHalf as OuterWriteHalf};
-use tokio::net::{UdpSocket, UnixListener, UnixStream};
+use tokio::net::{TcpStream as Outer, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-/// Who is who in the network of a machine, as slirp has it.
-pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
-pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
-pub(crate) const LEASED: RangeInclusive<Ipv4Addr> =
-    Ipv4Addr::new(10, 0, 2, 15)..=Ipv4Addr::new(10, 0, 2, 254);
-const PREFIX_LEN: u8 = 24;
-
-/// As slirp has it, too. It is the same one each time: a machine remembers it for longer than a forwarder may run, and some
-/// systems know by it which network they are in.
-const GATEWAY_HARDWARE: HardwareAddress = HardwareAddress([0x52, 0x55, 10, 0, 2, 2]);
-
-/// The same by IPv6. The number of the network was drawn once (RFC 4193, 3.2.1), and means nothing beyond the forwarder, as
-/// that of the other one. The router has a fixed address: a machine remembers it for longer than a forwarder may run.
-pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
-pub(crate) const PREFIX_V6: Ipv6Addr = Ipv6Addr::new(0xfd56, 0xe3ef, 0x03c6, 0, 0, 0, 0, 0);
-pub(crate) const NAME_SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd56, 0xe3ef, 0x03c6, 0, 0, 0, 0, 3);
-const PREFIX_LEN_V6: u8 = 64;
-
-/// How long what the router says holds (RFC 4861, 6.2.1: their defaults).
-const ROUTER_S: u16 = 1_800;
-const PREFERRED_S: u32 = 7 * 86_400;
-const VALID_S: u32 = 30 * 86_400;
-
-/// Somebody whom everybody can reach who has a way out by IPv6: a server of the root of names. Nothing is sent there.
-pub(crate) const ABROAD: Ipv6Addr = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);
-
-/// How often it is looked whether this host has a way out by IPv6.
-pub(crate) const LOOK: Duration = Duration::from_secs(10);
-
-/// How long an address is a machine's that is still there and does not ask for it again.
-const LEASE_S: u32 = 3_600;
-
-/// Addresses that one machine may have: firmware, system and what runs in that may each ask for one.
-const LEASED_TO_ONE_MAX: usize = 16;
 
 /// How long who accepts rests when that failed, as for want of descriptors, which is not better at once.
 const REST: Duration = Duration::from_millis(100);
@@ -155,19 +131,23 @@ async fn main() -> ExitCode {
 async fn forward() -> Result<(), Box<dyn Error>> {
     // Each connection and each flow has one.
     linux::descriptors::raise();
-    let (name, policy) = arguments()?;
+    let (name, policy, ways) = arguments()?;
+    let machines = Arc::new(Machines::new(LEASED));
+    for way in ways {
+        tokio::spawn(published::open(way, Arc::clone(&machines)).await?);
+    }
     if name.contains('/') {
-        return serve_machines(&name, LEASED, policy).await;
+        return serve_machines(&name, machines, policy).await;
     }
     let config = TapConfig { name: Some(name), kind: TapKind::Tun, ..TapConfig::default() };
     let mut tun = TapDevice::open(&config)?;
     println!("{}", tun.negotiated());
-    relay(tun.queue(0)?, Arc::new(Leases::new(LEASED)), policy).await
+    relay(tun.queue(0)?, machines, policy).await
 }
 
-/// The interface or the path, and what is allowed.
-fn arguments() -> Result<(String, Policy), String> {
-    let (mut name, mut policy) = (None, Policy::default());
+/// The interface or the path, what is allowed, and the ports that lead inside.
+fn arguments() -> Result<(String, Policy, Vec<Way>), String> {
+    let (mut name, mut policy, mut ways) = (None, Policy::default(), Vec::new());
     for argument in std::env::args_os().skip(1) {
         let argument =
             argument.into_string().map_err(|it| format!("{}: not UTF-8", it.display()))?;
@@ -176,111 +156,18 @@ fn arguments() -> Result<(String, Policy), String> {
             other if other.starts_with('-') => {
                 return Err(format!("{other}: the only option is --host-loopback"));
             }
+            way if way.contains('=') => ways.push(way.parse()?),
             other if name.is_some() => return Err(format!("{other}: a second name")),
             _ => name = Some(argument),
         }
     }
-    Ok((name.unwrap_or_else(|| "tun0".into()), policy))
-}
-
-/// Relays for the virtual machines that call at a Unix socket.
-pub(crate) async fn serve_machines(
-    path: &str,
-    leased: RangeInclusive<Ipv4Addr>,
-    policy: Policy,
-) -> Result<(), Box<dyn Error>> {
-    // An earlier run may have left its own; whatever else is there stays, and the name is taken.
-    if std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket()) {
-        std::fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path).map_err(|error| format!("{path}: {error}"))?;
-    let leases = Arc::new(Leases::new(leased));
-    loop {
-        let socket = match listener.accept().await {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                println!("{path}: {error}");
-                tokio::time::sleep(REST).await;
-                continue;
-            }
-        };
-        let leases = Arc::clone(&leases);
-        tokio::spawn(async move {
-            if let Err(gone) = serve_machine(socket, leases, policy).await {
-                println!("{gone}");
-            }
-        });
-    }
-}
-
-/// Relays for one, until it goes.
-async fn serve_machine(
-    socket: UnixStream,
-    leases: Arc<Leases>,
-    policy: Policy,
-) -> Result<(), Box<dyn Error>> {
-    let config =
-        StreamConfig { hardware_address: Some(GATEWAY_HARDWARE), ..StreamConfig::default() };
-    let mut device = StreamDevice::over(socket.into_std()?, &config)?;
-    println!("{}", device.negotiated());
-    relay(device.queue(0)?, leases, policy).await
-}
-
-/// The addresses of all machines.
-pub(crate) struct Leases {
-    server: Mutex<Server>,
-    began: Instant,
-    links: AtomicU64,
-}
-
-impl Leases {
-    pub(crate) fn new(leased: RangeInclusive<Ipv4Addr>) -> Self {
-        let server = Server::new(ServerConfig {
-            address: GATEWAY,
-            prefix_len: PREFIX_LEN,
-            leased,
-            leased_per_link_max: LEASED_TO_ONE_MAX,
-            lease_s: LEASE_S,
-            routers: vec![GATEWAY],
-            name_servers: vec![NAME_SERVER],
-            mtu_bytes: u16::try_from(StreamConfig::default().mtu_bytes).ok(),
-        });
-        Self { server: Mutex::new(server), began: Instant::now(), links: AtomicU64::new(0) }
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut Server, time::Instant) -> T) -> T {
-        let now = time::Instant::ZERO + self.began.elapsed();
-        act(&mut self.server.lock().unwrap_or_else(PoisonError::into_inner), now)
-    }
-}
-
-/// The way to a machine, with which its leases go.
-struct Link {
-    leases: Arc<Leases>,
-    number: u64,
-}
-
-impl Link {
-    fn new(leases: Arc<Leases>) -> Self {
-        let number = leases.links.fetch_add(1, Ordering::Relaxed);
-        Self { leases, number }
-    }
-
-    fn answer_to(&self, message: &[u8]) -> Option<Answer> {
-        self.leases.with(|server, now| server.on_message(now, self.number, message))
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.leases.with(|server, now| server.on_link_gone(now, self.number));
-    }
+    Ok((name.unwrap_or_else(|| "tun0".into()), policy, ways))
 }
 
 /// Relays what comes by `queue`, until that fails.
 pub(crate) async fn relay(
     queue: impl Queue + 'static,
-    leases: Arc<Leases>,
+    machines: Arc<Machines>,
     policy: Policy,
 ) -> Result<(), Box<dyn Error>> {
     let own = |address: Ipv4Addr| Cidr::new(address.into(), PREFIX_LEN).ok_or("no network");
@@ -309,7 +196,7 @@ pub(crate) async fn relay(
         _ => {}
     }
     let mut relays = JoinSet::new();
-    relays.spawn(lease_addresses(asked, Link::new(leases)));
+    relays.spawn(lease_addresses(asked, Link::new(machines, stack.clone())));
     relays.spawn(advertise(stack.clone()));
     for (connections, datagrams, pings) in forwarders {
         relays.spawn(relay_connections(connections, policy));
@@ -320,61 +207,6 @@ pub(crate) async fn relay(
         ended??;
     }
     Ok(())
-}
-
-async fn lease_addresses(socket: InnerSocket, link: Link) -> io::Result<()> {
-    let mut bytes = vec![0; BUFFER_BYTES];
-    loop {
-        let (len, _) = socket.recv_from(&mut bytes).await?;
-        if let Some(Answer { destination, payload }) = link.answer_to(&bytes[..len]) {
-            let to = (destination, CLIENT_PORT);
-            // What cannot be sent is lost, as datagrams are: the machine asks again.
-            let _ = socket.send_from_to(&payload, GATEWAY.into(), to).await;
-        }
-    }
-}
-
-/// Tells machines of the router, and again where this host has found or lost its way out.
-async fn advertise(stack: Stack) -> io::Result<()> {
-    let mut told = None;
-    loop {
-        let has_way_out = has_way_out();
-        if told.replace(has_way_out) != Some(has_way_out) {
-            stack.advertise_router(0, &advertisement(has_way_out))?;
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// Whether this host can send to the whole world by IPv6, as far as its routes and addresses say. Linux lets a host that has
-/// a route and no address for it take one that is good on the link or for loopback alone.
-fn has_way_out() -> bool {
-    let ask = || {
-        let socket = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
-        socket.connect((ABROAD, DOMAIN))?;
-        socket.local_addr()
-    };
-    let is_good = |own: Ipv6Addr| !own.is_loopback() && !own.is_unicast_link_local();
-    matches!(ask(), Ok(SocketAddr::V6(own)) if is_good(*own.ip()))
-}
-
-fn advertisement(has_way_out: bool) -> RouterAdvertisement {
-    let prefix = PrefixInformation {
-        prefix: PREFIX_V6,
-        prefix_len_bits: PREFIX_LEN_V6,
-        on_link: true,
-        autonomous: true,
-        valid_s: VALID_S,
-        preferred_s: PREFERRED_S,
-    };
-    let servers = NameServers { lifetime_s: ROUTER_S.into(), addresses: vec![NAME_SERVER_V6] };
-    RouterAdvertisement {
-        router_lifetime_s: if has_way_out { ROUTER_S } else { 0 },
-        mtu_bytes: u32::try_from(StreamConfig::default().mtu_bytes).ok(),
-        prefixes: vec![prefix],
-        name_servers: vec![servers],
-        ..RouterAdvertisement::default()
-    }
 }
 
 /// Where DNS servers listen.
@@ -414,17 +246,22 @@ async fn relay_connections(forwarder: TcpForwarder, policy: Policy) -> io::Resul
         let pending = forwarder.next().await?;
         tokio::spawn(async move {
             let about = format!("{} to {}", pending.peer(), pending.destination());
-            match relay_connection(pending, policy).await {
-                Ok((up, down)) => println!("{about}: {up} bytes up, {down} down"),
-                Err(error) => println!("{about}: {error}"),
-            }
+            tell(&about, relay_connection(pending, policy).await);
         });
+    }
+}
+
+/// What became of a connection.
+fn tell(about: &str, carried: io::Result<(u64, u64)>) {
+    match carried {
+        Ok((up, down)) => println!("{about}: {up} bytes up, {down} down"),
+        Err(error) => println!("{about}: {error}"),
     }
 }
 
 /// Dials the outside first, so that what it says is what the peer hears; then carries both directions.
 async fn relay_connection(pending: PendingConnection, policy: Policy) -> io::Result<(u64, u64)> {
-    let mut outer = match dial(pending.destination(), policy).await {
+    let outer = match dial(pending.destination(), policy).await {
         Ok(outer) => outer,
         Err(error) => {
             match (error.kind(), icmp_error(&error)) {
@@ -436,7 +273,11 @@ async fn relay_connection(pending: PendingConnection, policy: Policy) -> io::Res
             return Err(error);
         }
     };
-    let mut inner = pending.accept()?;
+    carry(pending.accept()?, outer).await
+}
+
+/// Carries what comes from inside out, and what comes from outside in, until both have ended; says how much.
+async fn carry(mut inner: Inner, mut outer: Outer) -> io::Result<(u64, u64)> {
     inner.socket().set_keepalive(Some(KEEPALIVE))?;
     SockRef::from(&outer).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
     let (from_inside, to_inside) = inner.split();
@@ -451,8 +292,8 @@ async fn relay_connection(pending: PendingConnection, policy: Policy) -> io::Res
     copied
 }
 
-async fn dial(to: SocketAddr, policy: Policy) -> io::Result<tokio::net::TcpStream> {
-    tokio::net::TcpStream::connect(outside_of(to, policy)?).await
+async fn dial(to: SocketAddr, policy: Policy) -> io::Result<Outer> {
+    Outer::connect(outside_of(to, policy)?).await
 }
 
 /// Carries what comes from inside on from the blocks that it was received in. Those are for what the stack receives: it
