@@ -1,7 +1,7 @@
 //! A TUN interface whose every TCP connection, datagram and ping goes on over the kernel's sockets, as tun2socks and
-//! the networks of virtual machines do it: `cargo run -p multidata-tokio --example forwarder [--host-loopback] [NAME]
-//! [LISTEN=TO]..`. Pings do
-//! where the system lets this user send some (`sysctl net.ipv4.ping_group_range`), and are not answered where it does not.
+//! the networks of virtual machines do it:
+//! `cargo run -p multidata-tokio --example forwarder [--host-loopback] [NAME] [LISTEN=TO]..`. Pings do where the system
+//! lets this user send some (`sysctl net.ipv4.ping_group_range`), and are not answered where it does not.
 //!
 //! The interface is opened here and moved to a namespace, which has no other way out:
 //!
