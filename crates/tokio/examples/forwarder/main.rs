@@ -38,7 +38,7 @@
 //!
 //! TCP ports of this host lead inside where that is asked for, as slirp's `hostfwd` and pasta's `-t` have it: with
 //! `127.0.0.1:2222=10.0.2.15:22` behind the name who connects to the first reaches the second, at whichever machine has that
-//! address, from the router's.
+//! address, from the router's. By IPv6 it comes from the DNS server's: the router's is one of the link (RFC 4291, 2.5.6).
 //!
 //! For IPv6 the forwarder speaks as a router (RFC 4861), of which a machine has an address (RFC 4862), the same DNS server
 //! (RFC 8106), and the MTU. It has a way out by it only while this host has one (told within some ten seconds), since a
