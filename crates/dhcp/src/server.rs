@@ -226,6 +226,15 @@ impl Server {
         held.for_each(|place| place.until = now);
     }
 
+    /// By which link the station is reached that this address is leased to.
+    #[must_use]
+    pub fn link_of(&self, now: Instant, address: Ipv4Addr) -> Option<u64> {
+        let mut places = self.places.iter();
+        let place = places.find(|place| place.address == address && !place.is_free(now))?;
+        // One that was offered is nobody's yet, and one that was found in use is no station's.
+        place.station.filter(|_| place.is_bound).map(|_| place.link)
+    }
+
     /// RFC 2131, 4.3.1: what the client has, what it had, what it asks for, any other, in this order.
     fn on_discover(&mut self, now: Instant, link: u64, message: &ClientMessage) -> Option<Verdict> {
         let wanted = |place: &Place| Some(place.address) == message.requested && place.is_free(now);

@@ -41,6 +41,7 @@ const TESTS: &[kernel::Test] = &[
     ("a_question_for_a_name_is_forgotten_earlier", forgotten_question),
     ("virtual_machines_are_leased_addresses_and_reach_the_outside", machines),
     ("ports_of_this_host_lead_to_virtual_machines", ports),
+    ("a_port_leads_to_whom_the_address_was_leased_to", leased_port),
     ("a_virtual_machine_that_comes_back_finds_the_same_router", same_router),
     ("virtual_machines_ask_the_name_server_of_the_outside", names),
     ("a_virtual_machine_beyond_the_addresses_waits_for_one", too_many),
@@ -472,6 +473,33 @@ fn ports() {
     for wrong in ["22=10.0.2.15:22", "127.0.0.1:22", "127.0.0.1:22=here:22"] {
         let error = wrong.parse::<published::Way>().expect_err("no way");
         assert!(error.starts_with(wrong), "{error}");
+    }
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+/// Another machine may say that it has the address, and is alone in its network.
+fn leased_port() {
+    let [at] = free_ports();
+    let path = network_with("leased-port", LEASED, vec![format!("{at}=10.0.2.15:22")]);
+    let first = asking(&path, 1);
+    assert_eq!(leased(&first, PATIENCE), Some(Ipv4Addr::new(10, 0, 2, 15)));
+    let taken = Cidr::new(Ipv4Addr::new(10, 0, 2, 15).into(), 24).expect("24");
+    let second = machine(&path, 2, InterfaceConfig::new(taken));
+    let refused = TcpStream::connect(&second, (GATEWAY, 1)).expect_err("nobody listens there");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "the relay has it");
+    let listener = multidata::TcpListener::bind(&first, (Ipv4Addr::UNSPECIFIED, 22));
+    let listener = listener.expect("a free port");
+    std::thread::spawn(move || {
+        while let Ok((mut inner, _)) = listener.accept() {
+            inner.write_all(b"first").expect("open");
+        }
+    });
+    for _ in 0..20 {
+        let mut outer = std::net::TcpStream::connect(at).expect("it is published");
+        outer.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        let mut said = String::new();
+        outer.read_to_string(&mut said).expect("it was not the other that refused");
+        assert_eq!(said, "first");
     }
     std::fs::remove_file(&path).expect("it is there");
 }

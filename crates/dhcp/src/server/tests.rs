@@ -248,6 +248,27 @@ fn a_lease_is_where_its_station_was_heard_last() {
 }
 
 #[test]
+fn an_address_is_reached_by_the_link_of_whom_it_is_leased_to() {
+    let mut bed = Bed::new(4);
+    let link_of = |bed: &Bed, last| bed.server.link_of(bed.now, host(last));
+    for number in [1, 2, 3] {
+        bed.link = number.into();
+        assert_eq!(bed.discover(station(number)), Some(host(14 + number)));
+        assert_eq!(link_of(&bed, 14 + number), None, "it is only offered");
+        bed.lease(station(number));
+    }
+    assert_eq!(
+        [14, 15, 16, 17, 18].map(|it| link_of(&bed, it)),
+        [None, Some(1), Some(2), Some(3), None]
+    );
+    bed.decline(station(3), host(17));
+    bed.server.on_link_gone(bed.now, 1);
+    assert_eq!([15, 16, 17].map(|it| link_of(&bed, it)), [None, Some(2), None]);
+    bed.now += LEASE;
+    assert_eq!(link_of(&bed, 16), None, "it has ended");
+}
+
+#[test]
 fn what_was_given_back_before_its_link_went_was_given_up_then() {
     let mut bed = Bed::new(2);
     for number in [1, 2] {

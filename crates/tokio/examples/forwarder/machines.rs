@@ -10,7 +10,7 @@ use multidata_tokio::UdpSocket;
 use std::collections::HashMap;
 use std::error::Error;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,9 +125,18 @@ impl Machines {
         }
     }
 
-    /// The stacks at this end of all links.
-    pub(crate) fn stacks(&self) -> Vec<Stack> {
-        self.lock_stacks().values().cloned().collect()
+    /// The stacks at this end of the links by which somebody may have this address: the machine that it was leased to, or else
+    /// any, as each is in a network of its own.
+    pub(crate) fn stacks_towards(&self, address: IpAddr) -> Vec<Stack> {
+        let leased = match address {
+            IpAddr::V4(address) => self.with(|server, now| server.link_of(now, address)),
+            IpAddr::V6(_) => None,
+        };
+        let stacks = self.lock_stacks();
+        match leased.and_then(|number| stacks.get(&number)) {
+            Some(its) => vec![its.clone()],
+            None => stacks.values().cloned().collect(),
+        }
     }
 
     fn lock_stacks(&self) -> MutexGuard<'_, HashMap<u64, Stack>> {

@@ -26,8 +26,9 @@
 //! A machine that asks by DHCP is told what slirp would tell it: an address from 10.0.2.15 on, the router 10.0.2.2, the DNS
 //! server 10.0.2.3, which is the first one of this host (resolv.conf(5)), and the MTU. Each machine is alone with the
 //! forwarder in a network of its own, and all lease from the same addresses, one for each hardware address. QEMU gives all
-//! machines the same hardware address where it is told none, and they have one lease then, which does no harm. A machine that
-//! is gone and comes back has its address again, unless all others are leased meanwhile.
+//! machines the same hardware address where it is told none, and they have one lease then, which does no harm, but that a port
+//! which leads to it leads to the one that asked last. A machine that is gone and comes back has its address again, unless all
+//! others are leased meanwhile.
 //!
 //! QEMU has had `-netdev stream` since 7.2. With `,reconnect-ms=1000` behind the path (9.2; `,reconnect=1` since 8.0) it calls
 //! before there is a forwarder, and again where that was started anew; the machine goes on, its connections do not.
@@ -37,8 +38,9 @@
 //! This host's other addresses lead to it, as to any host.
 //!
 //! TCP ports of this host lead inside where that is asked for, as slirp's `hostfwd` and pasta's `-t` have it: with
-//! `127.0.0.1:2222=10.0.2.15:22` behind the name who connects to the first reaches the second, at whichever machine has that
-//! address, from the router's. By IPv6 it comes from the DNS server's: the router's is one of the link (RFC 4291, 2.5.6).
+//! `127.0.0.1:2222=10.0.2.15:22` behind the name who connects to the first reaches the second, at the machine that was leased
+//! that address, or, where none was, at whichever answers first. It comes from the router's address, by IPv6 from the DNS
+//! server's: the router's is one of the link (RFC 4291, 2.5.6).
 //!
 //! For IPv6 the forwarder speaks as a router (RFC 4861), of which a machine has an address (RFC 4862), the same DNS server
 //! (RFC 8106), and the MTU. It has a way out by it only while this host has one (told within some ten seconds), since a

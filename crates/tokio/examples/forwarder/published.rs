@@ -65,11 +65,11 @@ async fn carry_in(outer: Outer, to: SocketAddr, machines: &Machines) -> io::Resu
     }
 }
 
-/// Connects to the machine that has this address. All are asked at once, as each is in a network of its own, where nobody
-/// else answers for it; of several that have it the first one.
+/// Connects to the machine that has this address. All that may have it are asked at once, and the first answer counts: who
+/// takes an address that is nobody's by DHCP may be taken for who should have it.
 async fn reach(to: SocketAddr, machines: &Machines) -> io::Result<Inner> {
     let mut asked = JoinSet::new();
-    for stack in machines.stacks() {
+    for stack in machines.stacks_towards(to.ip()) {
         asked.spawn(async move { Inner::connect(&stack, to).await });
     }
     let mut why = io::Error::new(ErrorKind::HostUnreachable, "no machine is there");
