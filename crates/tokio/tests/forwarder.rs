@@ -11,7 +11,7 @@ use forwarder::machines::{
     ABROAD, GATEWAY, GATEWAY_V6, LEASED, Machines, NAME_SERVER, NAME_SERVER_V6, PREFIX_V6,
     serve_machines,
 };
-use forwarder::{Policy, name_server, published, relay};
+use forwarder::{IN_FLIGHT_MAX, Policy, name_server, published, relay};
 use linux::{Interface, StreamConfig, StreamDevice};
 use multidata::device::{HardwareAddress, Medium, WireConfig, WireEnd, wire};
 use multidata::dhcp::{CLIENT_PORT, ClientConfig, SERVER_PORT};
@@ -42,6 +42,7 @@ const TESTS: &[kernel::Test] = &[
     ("virtual_machines_are_leased_addresses_and_reach_the_outside", machines),
     ("ports_of_this_host_lead_to_virtual_machines", ports),
     ("a_port_leads_to_whom_the_address_was_leased_to", leased_port),
+    ("no_more_connections_to_a_port_wait_for_a_machine_than_may_be", waiting_ports),
     ("a_virtual_machine_that_comes_back_finds_the_same_router", same_router),
     ("virtual_machines_ask_the_name_server_of_the_outside", names),
     ("a_virtual_machine_beyond_the_addresses_waits_for_one", too_many),
@@ -501,6 +502,33 @@ fn leased_port() {
         outer.read_to_string(&mut said).expect("it was not the other that refused");
         assert_eq!(said, "first");
     }
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+/// Who made them may be gone.
+fn waiting_ports() {
+    linux::descriptors::raise();
+    let [at] = free_ports();
+    let path = network_with("waiting-ports", LEASED, vec![format!("{at}=10.0.2.99:22")]);
+    let machine = asking(&path, 1);
+    assert!(leased(&machine, PATIENCE).is_some());
+    let descriptors = || std::fs::read_dir("/proc/self/fd").expect("this is Linux").count();
+    let before = descriptors();
+    for _ in 0..IN_FLIGHT_MAX + 500 {
+        drop(std::net::TcpStream::connect(at).expect("it is published"));
+    }
+    // It takes three seconds to find that nobody has the address.
+    let looks = (0..10).map(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        descriptors().saturating_sub(before)
+    });
+    let waiting = looks.max().unwrap_or_default();
+    assert!(waiting <= IN_FLIGHT_MAX + 10, "{waiting} descriptors for nobody");
+    // Whoever comes behind them is served.
+    let mut outer = std::net::TcpStream::connect(at).expect("it is published");
+    outer.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let ended = outer.read(&mut [0]).expect_err("nobody has the address");
+    assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
     std::fs::remove_file(&path).expect("it is there");
 }
 

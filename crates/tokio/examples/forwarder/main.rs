@@ -83,8 +83,8 @@ use tokio::time::timeout;
 /// How long who accepts rests when that failed, as for want of descriptors, which is not better at once.
 const REST: Duration = Duration::from_millis(100);
 
-/// Connections that may wait for the outside to answer, of each IP version.
-const IN_FLIGHT_MAX: usize = 1_024;
+/// Connections that may wait for the outside to answer, of each IP version, and for a machine, of each port that leads inside.
+pub(crate) const IN_FLIGHT_MAX: usize = 1_024;
 
 /// What one direction of a connection carries at once.
 const BUFFER_BYTES: usize = 65_536;

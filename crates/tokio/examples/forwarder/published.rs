@@ -1,7 +1,7 @@
 //! Ports of this host that lead to machines.
 
 use super::machines::Machines;
-use super::{Inner, Outer, REST, carry, tell};
+use super::{IN_FLIGHT_MAX, Inner, Outer, REST, carry, tell};
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// `LISTEN=TO`: who connects to the one, here, reaches the other, inside.
@@ -36,13 +37,17 @@ pub(crate) async fn open(
 ) -> io::Result<impl Future<Output = ()>> {
     let wrong = |error: io::Error| io::Error::new(error.kind(), format!("{listen}: {error}"));
     let listener = TcpListener::bind(listen).await.map_err(wrong)?;
+    let waiting = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     Ok(async move {
-        loop {
+        // Others wait in the kernel: who made a connection may be gone, and it is kept until the machine has answered.
+        while let Ok(place) = Arc::clone(&waiting).acquire_owned().await {
             match listener.accept().await {
                 Ok((outer, from)) => {
                     let machines = Arc::clone(&machines);
                     tokio::spawn(async move {
-                        tell(&format!("{from} to {to}"), carry_in(outer, to, &machines).await);
+                        let reached = reach(to, &machines).await;
+                        drop(place);
+                        tell(&format!("{from} to {to}"), carry_in(outer, reached).await);
                     });
                 }
                 Err(error) => {
@@ -54,8 +59,8 @@ pub(crate) async fn open(
     })
 }
 
-async fn carry_in(outer: Outer, to: SocketAddr, machines: &Machines) -> io::Result<(u64, u64)> {
-    match reach(to, machines).await {
+async fn carry_in(outer: Outer, reached: io::Result<Inner>) -> io::Result<(u64, u64)> {
+    match reached {
         Ok(inner) => carry(inner, outer).await,
         Err(error) => {
             // An end in order would say that somebody was there.
