@@ -65,12 +65,13 @@ fn a_connection_may_be_closed_by_the_memory_that_it_delivers() {
 fn a_socket_may_be_closed_by_a_datagram_that_left() {
     for squeues in [1, 2] {
         let (left, right_stack) = pair_with(|builder| builder.squeues(squeues));
-        let socket = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
         let receiver = UdpSocket::bind(&right_stack, right(0)).expect("a free port");
         let to = receiver.local_addr().expect("bound");
         let bind = |port| UdpSocket::bind(&left, (LEFT, port));
         let ports = 9_000..9_016;
         let kept: Vec<_> = ports.clone().map(|port| bind(port).expect("a free port")).collect();
+        // Behind those: any port that is free may be its own.
+        let socket = bind(0).expect("a free port");
         for (index, kept) in kept.into_iter().enumerate() {
             let payload = owned(b"datagram", kept);
             let sent = match index % 2 {

@@ -158,7 +158,8 @@ fn arguments() -> Result<(String, Policy, Vec<Way>), String> {
             other if other.starts_with('-') => {
                 return Err(format!("{other}: the only option is --host-loopback"));
             }
-            way if way.contains('=') => ways.push(way.parse()?),
+            // A path may have one, too.
+            way if way.contains('=') && !way.contains('/') => ways.push(way.parse()?),
             other if name.is_some() => return Err(format!("{other}: a second name")),
             _ => name = Some(argument),
         }
