@@ -170,7 +170,9 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.machines.lock_stacks().remove(&self.number);
+        // It may be the last handle, and take its time to go: not under the lock.
+        let stack = self.machines.lock_stacks().remove(&self.number);
+        drop(stack);
         self.machines.with(|server, now| server.on_link_gone(now, self.number));
     }
 }
