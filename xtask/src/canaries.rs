@@ -8,6 +8,7 @@
 
 mod planted;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -130,14 +131,30 @@ fn copy_tree(root: &Path, tree: &Path) -> Result<(), Failure> {
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
         .output()?;
+    std::fs::create_dir_all(tree)?;
+    let mut copied = BTreeSet::new();
     for name in String::from_utf8(listed.stdout)?.split_terminator('\0') {
         let (from, to) = (root.join(name), tree.join(name));
         let Ok(bytes) = std::fs::read(&from) else { continue };
+        copied.insert(to.clone());
         if std::fs::read(&to).is_ok_and(|before| before == bytes) {
             continue;
         }
         std::fs::create_dir_all(to.parent().unwrap_or(tree))?;
         std::fs::write(&to, bytes)?;
+    }
+    remove_others(tree, &copied)
+}
+
+/// Removes the files that an earlier copy had: of two places of one file the old one may still be built.
+fn remove_others(folder: &Path, copied: &BTreeSet<PathBuf>) -> Result<(), Failure> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(&path, copied)?;
+        } else if !copied.contains(&path) {
+            std::fs::remove_file(&path)?;
+        }
     }
     Ok(())
 }
@@ -145,7 +162,6 @@ fn copy_tree(root: &Path, tree: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     /// The list keeps up with the code: each text stands in its file once.
     #[test]
@@ -156,6 +172,25 @@ mod tests {
             assert_eq!(text.matches(planted.original).count(), 1, "{}", planted.name);
             assert_ne!(planted.original, planted.mistake, "{}", planted.name);
         }
+    }
+
+    #[test]
+    fn a_copy_has_what_the_tree_has_and_no_more() {
+        let place = std::env::temp_dir().join(format!("canaries-{}", std::process::id()));
+        let (root, tree) = (place.join("root"), place.join("tree"));
+        std::fs::create_dir_all(root.join("deep")).expect("a place");
+        let write = |name: &str| std::fs::write(root.join(name), name).expect("room");
+        ["moved", "deep/kept"].map(write);
+        let init = Command::new("git").args(["init", "--quiet"]).current_dir(&root).status();
+        assert!(init.expect("git runs").success());
+        copy_tree(&root, &tree).expect("it can be read");
+        std::fs::rename(root.join("moved"), root.join("deep/moved")).expect("it is there");
+        copy_tree(&root, &tree).expect("it can be read");
+        assert!(!tree.join("moved").exists());
+        for name in ["deep/moved", "deep/kept"] {
+            assert!(tree.join(name).exists(), "{name}");
+        }
+        std::fs::remove_dir_all(place).expect("it is ours");
     }
 
     #[test]
