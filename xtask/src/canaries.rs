@@ -179,8 +179,9 @@ mod tests {
         let place = std::env::temp_dir().join(format!("canaries-{}", std::process::id()));
         let (root, tree) = (place.join("root"), place.join("tree"));
         std::fs::create_dir_all(root.join("deep")).expect("a place");
-        let write = |name: &str| std::fs::write(root.join(name), name).expect("room");
-        ["moved", "deep/kept"].map(write);
+        for name in ["moved", "deep/kept"] {
+            std::fs::write(root.join(name), name).expect("room");
+        }
         let init = Command::new("git").args(["init", "--quiet"]).current_dir(&root).status();
         assert!(init.expect("git runs").success());
         copy_tree(&root, &tree).expect("it can be read");
