@@ -18,7 +18,7 @@ use time::Instant;
 use wire::TcpHeader;
 
 impl Connection {
-    /// Counts what is seldom there.
+    /// Counts what an ACK has brought that had SACK blocks, or showed that segments overtook each other.
     pub(super) fn count_deliveries(&mut self, facts: &AckFacts) {
         let Delivered { sacked_bytes, refused_count, reordered, reneged, .. } = facts.delivered;
         self.counters.sacked_bytes += u64::from(sacked_bytes);
